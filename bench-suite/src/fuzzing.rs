@@ -10,13 +10,11 @@ use crate::{
 };
 
 /// Reads the results of the run `run`, without a file around them.
-#[must_use]
 pub fn results(bytes: &[u8], run: &str) -> Results {
     results::parse(bytes, run, 1)
 }
 
 /// The values of a run that says to have finished, and the first thing in them that cannot be.
-#[must_use]
 pub fn values(
     results: &Results,
     asked: &RunFile,

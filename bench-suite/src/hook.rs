@@ -36,7 +36,6 @@ pub fn write(folder: &Path) -> io::Result<()> {
 }
 
 /// `PYTHONPATH` with the hook's folder before all that was there.
-#[must_use]
 pub fn python_path(folder: OsString, before: Option<OsString>) -> OsString {
     let mut path = folder;
     if let Some(before) = before.filter(|before| !before.is_empty()) {

@@ -1,10 +1,5 @@
 //! How it is measured: plan, executors, monitors, sessions.
 
-#![expect(
-    missing_docs,
-    reason = "most names of fields say what they are; docs add units, `None` and what is not obvious"
-)]
-
 pub mod bisect;
 pub mod device;
 mod disk;
@@ -16,7 +11,6 @@ pub mod fuzzing;
 #[doc(hidden)]
 pub mod hook;
 pub mod host;
-pub mod live;
 pub mod log;
 pub mod outcome;
 pub mod plan;

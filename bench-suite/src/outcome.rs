@@ -18,7 +18,6 @@ pub enum End {
     /// Something other than the workload ended it, or kept it from running: whatever the workload
     /// told does not count.
     Failed {
-        /// Why, as a type.
         reason: Reason,
         /// Where; `None` is as far as the workload told that it got.
         stage: Option<Stage>,
@@ -159,7 +158,6 @@ fn last_words(log: Option<&str>) -> String {
 }
 
 /// The name of a signal on Linux, from `signal(7)`.
-#[must_use]
 pub fn signal_name(signal: i32) -> String {
     const NAMES: &str = "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM \
         STKFLT CHLD CONT STOP TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS";

@@ -57,13 +57,11 @@ pub struct Cell {
 
 impl Cell {
     /// Where the first rank works, as its host counts.
-    #[must_use]
     pub fn device(&self) -> Device {
         self.places[0].device
     }
 
     /// How its runs are measured by this engine.
-    #[must_use]
     pub fn method(&self, engine: &str, isolation: &Isolation) -> Method {
         let mut method = Method::default();
         method.set("engine", engine);
@@ -87,7 +85,6 @@ impl Cell {
     }
 }
 
-/// One run of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     /// Its name, unique in the session and fit for file and container names.
@@ -294,7 +291,6 @@ impl Plan {
         }
     }
 
-    /// The programs that cells run.
     pub fn programs(&self) -> impl Iterator<Item = &Program> {
         self.cells.iter().filter_map(|cell| match &cell.work {
             Work::Program { program, .. } => Some(&**program),
@@ -375,7 +371,6 @@ impl Plan {
     }
 
     /// The places that the cells are spread over; none where they all run on one device.
-    #[must_use]
     pub fn places(&self) -> Vec<Place> {
         let used: BTreeSet<&Place> = self.cells.iter().flat_map(|cell| &cell.places).collect();
         if used.len() > 1 {
@@ -387,7 +382,6 @@ impl Plan {
 
     /// The runs of one block, from 0, in their order; of any block, planned or not. The same for the
     /// same cells and seed, for ever.
-    #[must_use]
     pub fn block(&self, block: u32) -> Vec<Run> {
         let cells = self.cells.len();
         #[expect(

@@ -29,7 +29,6 @@ const LONGEST_FACT: usize = 200;
 /// Faults that [`check`] finds at most.
 const MOST_FAULTS: usize = 20;
 
-/// Most processes of a run.
 pub const MOST_RANKS: usize = 1_024;
 
 /// What a run's processes reported, up to where it can be read.
@@ -43,7 +42,6 @@ pub struct Results {
     pub fault: Option<Fault>,
 }
 
-/// What one process reported.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RankResults {
     /// What ran; `None` where the workload never got so far.
@@ -78,7 +76,6 @@ pub struct Reported {
     pub unit: Option<Unit>,
     /// Which way it improves; `None` where it only describes.
     pub better: Option<Better>,
-    /// Who read it.
     pub source: Source,
 }
 
@@ -87,7 +84,6 @@ pub struct Reported {
 pub enum RankEnd {
     Finished,
     Failed {
-        /// Why, as a type.
         reason: FailureReason,
         phase: Phase,
         message: String,
@@ -132,7 +128,6 @@ fn of_rank(rank: usize) -> String {
 /// Reads the results of the run `run` of so many processes, of at most `limit` bytes. Whatever is
 /// wrong stands in [`Results::fault`], beside everything that could be read before it. All text is
 /// made [printable], for the workload may be anybody's.
-#[must_use]
 pub fn read(path: &Path, run: &str, ranks: usize, limit: u64) -> Results {
     match load(path, limit) {
         Ok(bytes) => parse(&bytes, run, ranks),
@@ -144,7 +139,6 @@ pub fn read(path: &Path, run: &str, ranks: usize, limit: u64) -> Results {
 }
 
 /// The same with everything that is wrong, up to 20 faults, and all that can be read beside it.
-#[must_use]
 pub fn check(path: &Path, run: &str, ranks: usize, limit: u64) -> (Results, Vec<Fault>) {
     match load(path, limit) {
         Ok(bytes) => parse_up_to(MOST_FAULTS, &bytes, run, ranks),
@@ -175,10 +169,6 @@ impl EndWatch {
 }
 
 /// The JSON Schema of one line.
-///
-/// # Panics
-/// Never: a schema always serialises.
-#[must_use]
 pub fn schema() -> String {
     #[derive(JsonSchema)]
     #[schemars(title = "One line of events")]
@@ -262,7 +252,6 @@ fn parse_up_to(most: usize, bytes: &[u8], run: &str, ranks: usize) -> (Results, 
 
 impl Results {
     /// Of so many processes, none of which has reported anything.
-    #[must_use]
     pub fn of(ranks: usize) -> Self {
         Self {
             ranks: vec![RankResults::default(); ranks.clamp(1, MOST_RANKS)],
@@ -270,19 +259,15 @@ impl Results {
         }
     }
 
-    #[must_use]
     pub fn first(&self) -> &RankResults {
         &self.ranks[0]
     }
 
-    /// The process that failed first.
-    #[must_use]
     pub fn failed(&self) -> Option<&RankResults> {
         self.first_failed.map(|rank| &self.ranks[rank])
     }
 
     /// Whether every process says that it ended well.
-    #[must_use]
     pub fn finished(&self) -> bool {
         let is_well = |rank: &RankResults| rank.end == Some(RankEnd::Finished);
         self.ranks.iter().all(is_well)
@@ -328,7 +313,6 @@ impl Results {
 impl RankResults {
     /// When each phase began, in seconds since the run's start. None where a clock was set in the
     /// middle of the run: the phases lie outside of it then.
-    #[must_use]
     pub fn phases_since(&self, start: Timestamp, wall_seconds: f64) -> BTreeMap<Phase, f64> {
         let start = start.as_duration().as_secs_f64();
         let began = self
@@ -482,7 +466,6 @@ impl RankResults {
     }
 
     /// The allocation that failed, where memory ran out on a GPU.
-    #[must_use]
     pub fn shortage(&self) -> Option<Shortage> {
         match self.end {
             Some(RankEnd::Failed { shortage, .. }) => shortage,
@@ -529,7 +512,6 @@ fn word<T: DeserializeOwned>(word: String) -> Result<T, String> {
     serde_json::from_value(word.into()).map_err(|error| error.to_string())
 }
 
-/// With all text printable.
 fn shown(mut started: Started) -> Started {
     let cuda = started.cuda.iter_mut().flat_map(|cuda| {
         [

@@ -12,7 +12,6 @@ use crate::{
     plan::Cell,
 };
 
-/// Where single runs are made.
 #[derive(Debug, Clone, Copy)]
 pub struct ScratchRuns<'a> {
     /// The machines that runs happen on, by name.

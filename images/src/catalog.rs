@@ -44,17 +44,12 @@ pub struct Image {
     pub name: String,
     /// What commands take for it: its name in the catalog, else its file.
     pub reference: String,
-    /// The spec's file.
     pub file: PathBuf,
-    /// The spec.
     pub spec: Spec,
-    /// The lock beside it.
     pub lock: Option<Lock>,
 }
 
 impl Catalog {
-    /// The specs in a folder.
-    #[must_use]
     pub fn new(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
@@ -94,9 +89,6 @@ impl Catalog {
     }
 
     /// The names that match a pattern in which `*` stands for any text, such as `torch-*-cpu`.
-    ///
-    /// # Errors
-    /// [`Error::Input`] where there are none.
     pub fn matching(&self, pattern: &str) -> Result<Vec<String>> {
         let known = self.names()?;
         let matcher = WildMatchPattern::<'*', '\0'>::new(pattern);
@@ -131,7 +123,6 @@ impl Catalog {
     }
 
     /// Whether a word is taken for a file rather than for a name.
-    #[must_use]
     pub fn is_file(name_or_file: &str) -> bool {
         let end = Path::new(name_or_file).extension();
         name_or_file.contains('/') || end.is_some_and(|end| end == "yaml")
@@ -206,7 +197,6 @@ impl Image {
     }
 
     /// Where its lock lies or would lie.
-    #[must_use]
     pub fn lock_file(&self) -> PathBuf {
         self.file
             .with_file_name(format!("{}{LOCK_SUFFIX}", self.name))

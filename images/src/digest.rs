@@ -24,8 +24,6 @@ pub struct Digest([u8; 32]);
 pub struct ParseDigestError(String);
 
 impl Digest {
-    /// The digest of some bytes.
-    #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
@@ -44,13 +42,11 @@ impl Digest {
     }
 
     /// The 64 hexadecimal digits, without the `sha256:`.
-    #[must_use]
     pub fn hex(&self) -> String {
         hex::encode(self.0)
     }
 
     /// The first 12 hexadecimal digits: short enough for a name, long enough to tell apart.
-    #[must_use]
     pub fn short(&self) -> String {
         self.hex()[..12].to_owned()
     }

@@ -7,9 +7,7 @@ use crate::Digest;
 /// The result of anything to do with images.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says what its fields are")]
 #[non_exhaustive]
 pub enum Error {
     /// What the user gave is at fault: a name, a spec, a file, an image.

@@ -19,7 +19,6 @@ pub fn spec(name: &str, text: &[u8]) -> Result<Spec> {
 }
 
 /// Reads a lock, seals it again and writes it, as `images lock` does.
-#[must_use]
 pub fn sealed(json: &serde_json::Value) -> Option<Vec<u8>> {
     let lock: Lock = serde_json::from_value(json.clone()).ok()?;
     serde_json::to_vec(&lock.sealed()).ok()
@@ -50,7 +49,6 @@ pub fn archive(file: &Path, cache: &Cache) -> Result<(String, String)> {
     archive::looked_into(file, cache)
 }
 
-/// Reads a library's dynamic section.
 pub fn elf(bytes: &[u8]) -> Result<(), String> {
     Dynamic::of_reader(Cursor::new(bytes))
         .map(drop)

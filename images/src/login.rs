@@ -13,9 +13,6 @@ use engine::Login;
 use crate::{Error, Result, error::at};
 
 /// By the docker command's settings and its credential helpers; `None` where it is not logged in.
-///
-/// # Errors
-/// [`Error::Trouble`]: settings that cannot be read, or a helper that fails.
 pub(crate) fn login(registry: &str) -> Result<Option<Login>> {
     match settings() {
         Some(file) => login_by(&file, registry),
@@ -91,7 +88,6 @@ pub(crate) fn registry_of(reference: &str) -> &str {
     }
 }
 
-/// The docker command's settings.
 fn settings() -> Option<PathBuf> {
     let folder = std::env::var_os("DOCKER_CONFIG").map(PathBuf::from);
     let folder = folder.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".docker")));

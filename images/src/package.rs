@@ -23,7 +23,6 @@ pub struct Package {
 
 impl Package {
     /// Nothing yet, in a folder of this name.
-    #[must_use]
     pub fn new(folder: &str) -> Self {
         Self {
             folder: folder.to_owned(),

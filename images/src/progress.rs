@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// What is being done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Action {
@@ -53,7 +52,6 @@ impl fmt::Display for Action {
 
 impl Action {
     /// Whether the step counts bytes (and not things).
-    #[must_use]
     pub fn counts_bytes(self) -> bool {
         !matches!(self, Self::Wait | Self::Resolve | Self::Compile)
     }
@@ -70,7 +68,6 @@ pub trait Progress: Send + Sync {
     fn note(&self, text: &str);
 }
 
-/// Measures one step.
 pub trait Meter: Send {
     /// The step has done this much, in all.
     fn advance_to(&mut self, done: u64);

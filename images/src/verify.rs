@@ -11,7 +11,6 @@ use crate::{
     store::Cache,
 };
 
-/// What a second build gave.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verification {
     /// The first build's ID (of its configuration).
@@ -30,11 +29,8 @@ pub struct Verification {
 /// A layer's digest in both builds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ComparedLayer {
-    /// Its name.
     pub name: String,
-    /// Of the first build.
     pub first: Digest,
-    /// Of the second build.
     pub second: Digest,
 }
 
@@ -50,7 +46,6 @@ pub struct Difference {
 impl Verification {
     /// Whether both builds gave the same image, to be pulled by the locked digest where there is
     /// one.
-    #[must_use]
     pub fn is_identical(&self) -> bool {
         self.difference.is_none()
     }

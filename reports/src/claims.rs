@@ -54,7 +54,6 @@ fn page(found: &[ClaimFound], session: &str) -> Result<String, ReportError> {
 }
 
 /// Claims as GitHub's Markdown; nothing where there are none.
-#[must_use]
 pub fn markdown(found: &[ClaimFound]) -> String {
     if found.is_empty() {
         return String::new();
@@ -63,7 +62,6 @@ pub fn markdown(found: &[ClaimFound]) -> String {
 }
 
 /// Claims for a terminal or a log: each with a table of its own.
-#[must_use]
 pub fn text(found: &[ClaimFound], style: Style) -> String {
     let mut blocks = Vec::new();
     for one in found {
@@ -103,7 +101,6 @@ pub(crate) fn document(found: &[ClaimFound]) -> Vec<Block> {
     vec![Block::Text(tally(found)), Block::Table(table)]
 }
 
-/// What came of a claim.
 fn outcome(found: &ClaimFound) -> String {
     if found.is_measured() {
         found.outcome.to_string()

@@ -74,7 +74,6 @@ pub(crate) fn verdict(headline: &Headline, counts: Vec<Count>, has_claims: bool)
     blocks
 }
 
-/// As [`verdict`], of one comparison.
 pub(crate) fn of_comparison(headline: &Headline, is_choice: bool) -> Vec<Block> {
     let counts = headline.counts.unwrap_or_default();
     verdict(headline, of_changes(&counts, is_choice).to_vec(), false)

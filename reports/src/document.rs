@@ -129,7 +129,6 @@ impl Picture {
 /// A name and what it is.
 pub(crate) type Fact = (&'static str, String);
 
-/// Facts about one thing.
 #[derive(Debug)]
 pub(crate) struct Card {
     pub(crate) title: String,
@@ -140,7 +139,6 @@ pub(crate) struct Card {
 
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    /// How to read it.
     pub(crate) caption: String,
     /// What the titles of its bodies are, where they have titles.
     pub(crate) title_head: &'static str,

@@ -50,8 +50,6 @@ fn page(fit: &Fit) -> Result<String, ReportError> {
     Ok(page.render()?)
 }
 
-/// A search as GitHub's Markdown.
-#[must_use]
 pub fn markdown(fit: &Fit) -> String {
     let mut blocks = vec![
         Block::Heading(title(fit)),
@@ -162,7 +160,6 @@ pub(crate) fn ended(attempt: &Attempt) -> String {
 }
 
 /// What ended the search of a combination.
-#[must_use]
 pub fn why_no_more(found: &Found) -> String {
     match (&found.problem, found.reached_most, found.too_large_batch) {
         (Some(problem), ..) => problem.lines().next().unwrap_or_default().to_owned(),

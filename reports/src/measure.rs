@@ -23,14 +23,12 @@ const ASCII: [u16; 95] = [
 const BOLD: f64 = 1.16;
 
 /// Width of `text` at `size`, in the unit of `size`.
-#[must_use]
 pub fn width(text: &str, size: f64) -> f64 {
     let thousandths: u32 = text.chars().map(character).sum();
     f64::from(thousandths) / 1000.0 * size
 }
 
 /// Width of `text` in bold.
-#[must_use]
 pub fn bold_width(text: &str, size: f64) -> f64 {
     width(text, size) * BOLD
 }
@@ -50,7 +48,6 @@ fn character(c: char) -> u32 {
 
 /// `text` in lines no wider than `limit`. Breaks at spaces where it can, then behind one of
 /// `= + : - _ / , ; .`, and in the middle of a word where nothing else is left. Never empty.
-#[must_use]
 pub fn wrap(text: &str, size: f64, limit: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
@@ -96,7 +93,6 @@ pub(crate) fn pieces(text: &str) -> Vec<String> {
 }
 
 /// `text` cut to `limit`, with an ellipsis where something is gone.
-#[must_use]
 pub fn shorten(text: &str, size: f64, limit: f64) -> String {
     if width(text, size) <= limit {
         return text.to_owned();

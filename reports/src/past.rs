@@ -17,7 +17,6 @@ pub struct Past {
     pub cell: String,
     /// The image that the session on the page ran.
     pub image: String,
-    /// The metric's name.
     pub metric: String,
     /// The series with what was found in it.
     pub series: Series,

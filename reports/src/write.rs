@@ -7,8 +7,6 @@ use std::{
 
 use record::FolderError;
 
-/// Why there is no report.
-#[expect(missing_docs, reason = "each says in its message what it is")]
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     #[error("no session to report on; give the folder of at least one")]

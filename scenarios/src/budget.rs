@@ -19,7 +19,6 @@ pub struct Budget {
 
 impl Budget {
     /// What the run file asks for; `None` where it asks for nothing.
-    #[must_use]
     pub fn of(file: &RunFile, facts: Option<&CudaFacts>) -> Option<Self> {
         let (Device::Cuda(index), Some(facts)) = (file.device, facts) else {
             return None;

@@ -9,7 +9,6 @@ use protocol::{Allocator, AllocatorBackend, Attention, CudaFacts, Device, Kernel
 use crate::Error;
 
 /// The device as tch names it.
-#[must_use]
 pub fn place(device: Device) -> tch::Device {
     match device {
         Device::Cpu => tch::Device::Cpu,
@@ -112,7 +111,6 @@ pub fn synchronize(device: Device) -> Result<(), Error> {
 }
 
 /// The allocator's settings in the words of the variants, as libtorch says that it uses them.
-#[must_use]
 pub fn effective_allocator(settings: &Settings) -> String {
     const MIB: u64 = 1 << 20;
     let backend = [AllocatorBackend::Native, AllocatorBackend::CudaMallocAsync]

@@ -4,24 +4,16 @@ use std::{io, time::Duration};
 
 use protocol::{FailureReason, RunFileError};
 
-/// Why a run fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The run file cannot be opened.
     #[error("cannot read the run file `{path}`: {source}")]
-    RunFileMissing {
-        /// Its path.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
+    RunFileMissing { path: String, source: io::Error },
     /// The run file cannot be carried out.
     #[error(transparent)]
     RunFile(#[from] RunFileError),
-    /// No such device.
     #[error("{device} is not available: {reason}")]
     DeviceUnavailable {
-        /// The device asked for.
         device: protocol::Device,
         /// What is there instead, and what to do.
         reason: String,
@@ -33,7 +25,6 @@ pub enum Error {
         protocol::Allocator::VARIABLES.join(" and ")
     )]
     SettingIgnored {
-        /// What the variant asks for.
         asked: String,
         /// What libtorch says that it uses.
         effective: String,
@@ -44,7 +35,6 @@ pub enum Error {
          found {there}"
     )]
     EnvironmentMissing {
-        /// The variable.
         variable: &'static str,
         /// What it must say.
         value: &'static str,
@@ -56,27 +46,17 @@ pub enum Error {
         "kernel_cache session needs a writable folder in {}, found `{folder}`: {source}",
         protocol::KERNEL_CACHE_VARIABLE
     )]
-    KernelCache {
-        /// The folder.
-        folder: String,
-        /// Why.
-        source: io::Error,
-    },
+    KernelCache { folder: String, source: io::Error },
     /// Host memory ran out outside libtorch.
     #[error("cannot allocate {bytes} bytes of host memory for synthetic data")]
-    HostMemory {
-        /// How much was wanted.
-        bytes: usize,
-    },
+    HostMemory { bytes: usize },
     /// The loss is NaN or infinite.
     #[error("the loss of step {step} (from 0, warm-up included) is {loss}")]
     LossNotFinite {
         /// The first step with such a loss.
         step: usize,
-        /// The loss.
         loss: f64,
     },
-    /// The loss did not fall.
     #[error(
         "the loss did not fall: it is {late} on average over the last {steps} steps and was \
          {early} over the first {steps}, although the data are the same again and again"
@@ -89,7 +69,6 @@ pub enum Error {
         /// How many steps each mean is over.
         steps: usize,
     },
-    /// The step cannot be captured.
     #[error("the step cannot be captured as a CUDA graph, use execution eager: {0}")]
     NotCapturable(libtorch::Error),
     /// No rate of arrivals keeps the latency objective.
@@ -100,33 +79,26 @@ pub enum Error {
         .start / 64.0
     )]
     ObjectiveNotMet {
-        /// The objective.
         objective: Duration,
         /// The rate that the search began with.
         start: f64,
     },
     /// A trained parameter got no gradient.
     #[error("backward gave no gradient to the parameter `{name}`")]
-    GradientMissing {
-        /// Its name.
-        name: String,
-    },
+    GradientMissing { name: String },
     /// The process holds more of the GPU than it may.
     #[error(
         "out of memory: the process holds {held_bytes} bytes of the GPU, of which it may hold {limit_bytes}"
     )]
     GpuMemory {
-        /// What it may hold.
         limit_bytes: u64,
         /// What it holds: the context, libraries, and the allocator's.
         held_bytes: u64,
     },
-    /// The data loader failed.
     #[error("the data loader's worker {worker} of {workers} {cause}")]
     Loader {
         /// Which worker, from 1.
         worker: usize,
-        /// How many there are.
         workers: usize,
         /// What came of it, and what to do.
         cause: String,
@@ -136,39 +108,30 @@ pub enum Error {
         "found no room for a batch of {bytes} bytes in {folder}{size}: {source}; raise `limits.shm`, or take fewer loader_workers, a smaller prefetch_factor or a smaller batch"
     )]
     SharedMemory {
-        /// How much was wanted.
         bytes: usize,
-        /// Where.
         folder: &'static str,
         /// How large that is, in words, where the kernel tells.
         size: String,
-        /// Why.
         source: io::Error,
     },
     /// The pipe between a data loader and its worker.
     #[error("{doing} the data loader's pipe: {source}")]
     Pipe {
-        /// What was being done.
         doing: &'static str,
-        /// Why it failed.
         source: io::Error,
     },
-    /// libtorch failed.
     #[error(transparent)]
     Libtorch(#[from] libtorch::Error),
     /// The results file cannot be written.
     #[error("{doing} the results file: {source}")]
     Results {
-        /// What was being done.
         doing: &'static str,
-        /// Why it failed.
         source: io::Error,
     },
 }
 
 impl Error {
     /// The failure's type in records.
-    #[must_use]
     pub fn reason(&self) -> FailureReason {
         match self {
             Self::RunFileMissing { .. } | Self::RunFile(_) => FailureReason::BadRunFile,
@@ -193,7 +156,6 @@ impl Error {
         }
     }
 
-    /// What ends a capture.
     #[must_use]
     pub fn not_capturable(self) -> Self {
         match self {
@@ -203,13 +165,11 @@ impl Error {
     }
 
     /// Whether an allocation on a GPU failed.
-    #[must_use]
     pub fn is_of_gpu_memory(&self) -> bool {
         matches!(self, Self::Libtorch(error) | Self::NotCapturable(error) if error.is_out_of_memory())
     }
 
     /// The message for records: not endless.
-    #[must_use]
     pub fn brief(&self) -> String {
         const LONGEST: usize = 2000;
         self.to_string().trim().chars().take(LONGEST).collect()

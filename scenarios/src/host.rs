@@ -3,14 +3,12 @@
 use std::{fs, time::Duration};
 
 /// Most resident bytes of the process so far: `VmHWM` of `/proc/self/status`.
-#[must_use]
 pub fn peak_resident_bytes() -> Option<u64> {
     peak_resident(&fs::read_to_string("/proc/self/status").ok()?)
 }
 
 /// How long ago the kernel started this process: field 22 of `/proc/self/stat` against
 /// `/proc/uptime`, in the hundredths of a second that both are counted in.
-#[must_use]
 pub fn since_process_start() -> Option<Duration> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
@@ -19,13 +17,10 @@ pub fn since_process_start() -> Option<Duration> {
 
 /// CPU time of the process so far, all threads together, in seconds: fields 14 and 15 of
 /// `/proc/self/stat`, in hundredths.
-#[must_use]
 pub fn cpu_seconds() -> Option<f64> {
     cpu_time(&fs::read_to_string("/proc/self/stat").ok()?)
 }
 
-/// What lies between two readings.
-#[must_use]
 pub fn between(before: Option<f64>, after: Option<f64>) -> Option<f64> {
     Some((after? - before?).max(0.0))
 }

@@ -41,8 +41,6 @@ pub struct Context {
 }
 
 impl Context {
-    /// What the context took.
-    #[must_use]
     pub fn bytes(self) -> Option<u64> {
         self.after?.checked_sub(self.before?)
     }

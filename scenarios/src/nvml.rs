@@ -12,7 +12,6 @@ pub struct Gpu {
 
 impl Gpu {
     /// The GPU with this UUID; `None` where there is no NVML or it does not show the GPU.
-    #[must_use]
     pub fn open(uuid: &str) -> Option<Self> {
         // The name without a number is only there where the driver's headers are.
         let nvml = Nvml::builder()
@@ -27,7 +26,6 @@ impl Gpu {
     }
 
     /// Bytes in use by everybody; `None` where the GPU does not say.
-    #[must_use]
     pub fn used_bytes(&self) -> Option<u64> {
         let device = self.nvml.device_by_uuid(self.uuid.as_str()).ok()?;
         Some(device.memory_info().ok()?.used)

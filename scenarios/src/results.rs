@@ -15,7 +15,6 @@ use crate::{
     summary::{Memory, values},
 };
 
-/// Where events go.
 #[derive(Debug)]
 pub struct Results<W> {
     sink: W,
@@ -52,7 +51,6 @@ impl<W: Write> Results<W> {
         }
     }
 
-    /// Writes one event.
     pub fn write(&mut self, event: &Event) -> Result<(), Error> {
         self.put(event).map_err(|source| Error::Results {
             doing: "writing to",
@@ -107,7 +105,6 @@ impl<W: Write> Results<W> {
     }
 
     /// The phase that runs, or ran last.
-    #[must_use]
     pub fn phase(&self) -> Phase {
         self.began.map_or(Phase::ProcessStart, |(phase, _)| phase)
     }
@@ -122,7 +119,6 @@ impl<W: Write> Results<W> {
         self.write(&Event::Heartbeat { phase, step })
     }
 
-    /// The writer.
     pub fn into_inner(self) -> W {
         self.sink
     }

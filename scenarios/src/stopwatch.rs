@@ -13,9 +13,7 @@ use crate::{summary::StepParts, training::Observer};
 pub enum Stopwatch {
     /// Marks that a GPU stamps; made beforehand.
     Gpu {
-        /// All marks.
         events: Vec<cuda::Event>,
-        /// How many are set.
         set: usize,
     },
     /// Marks of the clock.
@@ -78,7 +76,6 @@ pub struct StepWatch {
 /// What is timed within a step: after each forward and each backward of so many micro-batches.
 #[derive(Debug, Clone, Copy)]
 pub struct Inside {
-    /// How many.
     pub micro_batches: usize,
     /// Whether the way of their data to the device is timed too.
     pub data: bool,
@@ -87,9 +84,7 @@ pub struct Inside {
 /// Time of one step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lap {
-    /// All of it.
     pub seconds: f64,
-    /// Where it went.
     pub parts: Option<StepParts>,
 }
 

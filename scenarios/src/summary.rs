@@ -8,7 +8,6 @@ use crate::serving::Serving;
 
 /// The numbers of a summary, a memory reading or a step's parts, by name. What is `None` has no
 /// entry.
-#[must_use]
 pub fn values(of: &impl Serialize) -> Values {
     let Ok(Value::Object(fields)) = serde_json::to_value(of) else {
         return Values::new();
@@ -19,7 +18,6 @@ pub fn values(of: &impl Serialize) -> Values {
     numbers.collect()
 }
 
-/// What a run yielded.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// Trainable parameters of the model.
@@ -107,11 +105,8 @@ pub struct Memory {
     pub allocated_bytes: Option<u64>,
     /// Bytes held by the caching allocator at the end of the last measured step.
     pub reserved_bytes: Option<u64>,
-    /// Bytes of parameters.
     pub parameter_bytes: Option<u64>,
-    /// Bytes of gradients.
     pub gradient_bytes: Option<u64>,
-    /// Bytes of optimizer state.
     pub optimizer_bytes: Option<u64>,
     /// Bytes of the GPU that making the CUDA context took: in use once it was made and before
     /// the first tensor, less those in use before, both as NVML says; on a GPU only. Another
@@ -121,7 +116,6 @@ pub struct Memory {
     pub device_used_before_bytes: Option<u64>,
     /// Bytes of the GPU in use by all processes at the end of the last measured step.
     pub device_used_bytes: Option<u64>,
-    /// Bytes of the GPU.
     pub device_total_bytes: Option<u64>,
     /// Most resident bytes of the process in host memory (`VmHWM`).
     #[serde(rename = "run_host_peak_resident_bytes")]
@@ -174,7 +168,6 @@ pub struct AllocatorCounters {
 /// The loss scaler at the end of an amp-fp16 run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ScalerState {
-    /// The scale.
     #[serde(rename = "loss_scale")]
     pub scale: f64,
     /// Optimizer steps skipped in warm-up.

@@ -72,8 +72,6 @@ pub(crate) enum Error {
     #[error(transparent)]
     Scratch(#[from] bench_suite::scratch_run::ScratchError),
     #[error(transparent)]
-    Listen(#[from] bench_suite::live::ListenError),
-    #[error(transparent)]
     Lock(#[from] bench_suite::host::LockError),
     #[error(transparent)]
     Executor(ExecutorError),

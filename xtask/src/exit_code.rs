@@ -2,9 +2,7 @@
 
 use std::{io, process::ExitCode};
 
-use bench_suite::{
-    bisect::BisectError, device::DeviceError, executors::ExecutorError, live::ListenError,
-};
+use bench_suite::{bisect::BisectError, device::DeviceError, executors::ExecutorError};
 use reports::{ReportError, site::SiteError};
 
 use crate::error::Error;
@@ -24,7 +22,6 @@ pub(crate) trait OwnError: std::error::Error + Send + Sync + 'static {
 }
 
 impl Error {
-    /// The documented exit code.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code() as u8)
     }
@@ -46,9 +43,9 @@ impl Error {
             {
                 Code::BadUsage
             }
-            Self::Executor(ExecutorError::Argument(_))
-            | Self::Listen(ListenError::Address(_))
-            | Self::Report(ReportError::Nothing) => Code::BadUsage,
+            Self::Executor(ExecutorError::Argument(_)) | Self::Report(ReportError::Nothing) => {
+                Code::BadUsage
+            }
             // As without an engine: another machine runs the same command.
             Self::Device(error) if matches!(error.downcast_ref(), Some(DeviceError::NoGpu(_))) => {
                 Code::Trouble
@@ -66,8 +63,7 @@ impl Error {
             | Self::Engine(_)
             | Self::Executor(_)
             | Self::Lock(_)
-            | Self::Scratch(_)
-            | Self::Listen(_) => Code::Trouble,
+            | Self::Scratch(_) => Code::Trouble,
             // What the user gave, on the command line or in a file.
             _ => Code::BadUsage,
         }

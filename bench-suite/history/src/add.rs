@@ -6,9 +6,8 @@ use record::{Labels, Records, Session, SessionFolder};
 
 use crate::{
     History, HistoryError,
-    baselines::check_name,
     disk::{remove, write_json},
-    error::refused,
+    error::{check_name, refused},
     file::SessionFile,
     of_records::{self, images, session_file},
 };

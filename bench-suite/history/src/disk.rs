@@ -114,7 +114,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), HistoryError> {
     }
 }
 
-/// The file of a session, a baseline or an imported series.
+/// The file of a session or an imported series.
 pub(crate) fn file_name(name: &str) -> String {
     folder_name([name]) + ".json"
 }

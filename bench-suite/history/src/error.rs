@@ -20,6 +20,20 @@ pub(crate) fn refused<T>(message: impl Into<String>) -> Result<T, HistoryError> 
     Err(HistoryError::Refused(message.into()))
 }
 
+/// Names come back in tables and on command lines.
+pub(crate) fn check_name(what: &'static str, name: &str) -> Result<(), HistoryError> {
+    let reason = if name.trim().is_empty() {
+        "it is empty"
+    } else if name.chars().any(char::is_control) {
+        "it has control characters in it"
+    } else if name.chars().count() > 200 {
+        "it is longer than 200 characters"
+    } else {
+        return Ok(());
+    };
+    refused(format!("{what} {name:?} cannot be used: {reason}"))
+}
+
 /// The first few, and how many there are besides.
 pub(crate) fn names(all: &[String]) -> String {
     const MOST: usize = 8;

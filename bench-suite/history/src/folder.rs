@@ -1,7 +1,7 @@
 //! The folder: which files there are, and reading those that are asked for.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::HashSet,
     path::{Path, PathBuf},
 };
 
@@ -28,14 +28,12 @@ pub struct Contents {
     /// The oldest first.
     pub(crate) sessions: Vec<SessionFile>,
     pub(crate) imports: Vec<Import>,
-    pub(crate) baselines: BTreeMap<String, String>,
     pub(crate) filter: SeriesFilter,
     /// Files that were left out, and why: a sentence each.
     pub left_out: Vec<String>,
 }
 
 impl History {
-    /// The one in this folder.
     pub fn at(folder: impl Into<PathBuf>) -> Result<Self, HistoryError> {
         let folder = folder.into();
         if folder.exists() && !folder.is_dir() {
@@ -61,19 +59,15 @@ impl History {
 
     /// `$XDG_DATA_HOME/torchgauge/history`, by default `~/.local/share/torchgauge/history`; `None`
     /// where there is no home folder.
-    #[must_use]
     pub fn default_folder() -> Option<PathBuf> {
         let strategy = Xdg::new().ok()?;
         Some(strategy.data_dir().join("torchgauge/history"))
     }
 
-    #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Where it keeps its ledger.
-    #[must_use]
     pub fn ledger_path(&self) -> PathBuf {
         self.folder.join("regressions.toml")
     }
@@ -86,13 +80,7 @@ impl History {
         self.folder.join("imports")
     }
 
-    pub(crate) fn baselines_folder(&self) -> PathBuf {
-        self.folder.join("baselines")
-    }
-
-    /// Reads the sessions and imported series that have a series that fits, and every baseline. A
-    /// file that cannot be read is left out.
-    #[must_use]
+    /// Reads the sessions and imported series that have a series that fits. A file that cannot be read is left out.
     pub fn read(&self, filter: &SeriesFilter) -> Contents {
         let mut left_out = Vec::new();
         let results = self.results();
@@ -132,7 +120,6 @@ impl History {
         Contents {
             sessions,
             imports,
-            baselines: self.read_baselines(&mut left_out),
             filter: filter.clone(),
             left_out,
         }

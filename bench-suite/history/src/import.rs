@@ -14,9 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     History, HistoryError, Origin, Series, SeriesInfo, SeriesKey,
-    baselines::check_name,
     disk::{file_name, read_json, remove, write_json},
-    error::refused,
+    error::{check_name, refused},
     file::Version,
 };
 

@@ -33,7 +33,6 @@ impl SeriesKey {
     pub const IMPORTED: &str = "imported";
 
     /// The key of an imported series.
-    #[must_use]
     pub fn imported(name: &str) -> Self {
         Self {
             machine: Self::IMPORTED.into(),
@@ -44,7 +43,6 @@ impl SeriesKey {
     }
 
     /// Scenario and variant, as reports write them.
-    #[must_use]
     pub fn cell(&self) -> String {
         if self.variant.is_empty() {
             self.scenario.clone()
@@ -63,7 +61,6 @@ impl SeriesKey {
     }
 
     /// The parts with their names, in order.
-    #[must_use]
     pub fn parts(&self) -> [(&'static str, &str); 8] {
         [
             ("machine", &self.machine),
@@ -119,7 +116,6 @@ pub struct SeriesFilter {
 
 impl SeriesFilter {
     /// Its patterns, with the names of the parts.
-    #[must_use]
     pub fn patterns(&self) -> [(&'static str, Option<&str>); 7] {
         [
             ("machine", self.machine.as_deref()),
@@ -140,7 +136,6 @@ impl SeriesFilter {
             && others.is_none_or(|others| others.iter().any(|other| other == name) || is_gated())
     }
 
-    #[must_use]
     pub fn takes(&self, key: &SeriesKey) -> bool {
         let parts = key.parts();
         self.patterns().into_iter().all(|(name, pattern)| {
@@ -164,7 +159,6 @@ pub struct PointFilter {
 }
 
 impl PointFilter {
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -6,13 +6,7 @@
 //! one machine and device, along one track of images ([`SeriesKey`]). Several machines may write
 //! into one folder at once, and git can hold it.
 
-#![expect(
-    missing_docs,
-    reason = "most names of fields say what they are; docs add units, `None` and what is not obvious"
-)]
-
 mod add;
-mod baselines;
 mod disk;
 mod error;
 mod export;

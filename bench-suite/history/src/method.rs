@@ -13,7 +13,6 @@ use crate::{Attributes, JoinedMethod, Series, SeriesInfo, SeriesKey};
 /// Puts series together whose methods differ in nothing but `ignore`: the one with the newest point
 /// goes on, and has the others in [`SeriesInfo::joined`]. Settings in which they differ become
 /// attributes of their points, such as `method.limits.cpus`.
-#[must_use]
 pub fn join(all: Vec<Series>, ignore: &[MethodKey]) -> Vec<Series> {
     if ignore.is_empty() {
         return all;
@@ -74,7 +73,6 @@ fn as_one(mut group: Vec<Series>) -> Option<Series> {
 /// What tells the method of each series from those of its siblings, which are the same in
 /// everything else: value by setting. Nothing for a series without siblings. The setting `""`
 /// stands for a whole method where the history does not know the settings of all.
-#[must_use]
 pub fn told_apart(all: &[&SeriesInfo]) -> Vec<BTreeMap<String, String>> {
     let mut groups: BTreeMap<SeriesKey, Vec<usize>> = BTreeMap::new();
     for (place, info) in all.iter().enumerate() {

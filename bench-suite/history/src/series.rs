@@ -64,7 +64,6 @@ pub enum Aggregate {
     Run,
 }
 
-/// One value of a series.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
     /// When it was measured, in seconds since 1970-01-01 UTC.

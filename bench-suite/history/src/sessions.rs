@@ -1,12 +1,11 @@
 //! Sessions by name and by branch.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
 use crate::{
     History, HistoryError,
-    baselines::no_session,
     disk::remove,
     error::refused,
     file::SessionFile,
@@ -38,7 +37,6 @@ pub struct SessionInfo {
     pub runs: usize,
     pub failed: usize,
     pub points: usize,
-    pub baselines: Vec<String>,
 }
 
 /// Which sessions to take. A part that is `None` takes all; `*` stands for any run of characters.
@@ -69,19 +67,14 @@ pub struct Removed {
 
 impl Contents {
     /// The sessions that fit, newest first.
-    #[must_use]
     pub fn sessions(&self, filter: &SessionFilter) -> Vec<SessionInfo> {
         let newest_first = self.sessions.iter().rev();
-        let all = newest_first.map(|file| info(file, &self.baselines));
+        let all = newest_first.map(info);
         all.filter(|session| filter.takes(session)).collect()
     }
 }
 
-/// What there is to say of a session; `baselines` are the sessions of all of them.
-pub(crate) fn info(file: &SessionFile, baselines: &BTreeMap<String, String>) -> SessionInfo {
-    let own = baselines
-        .iter()
-        .filter(|(_, session)| **session == file.session);
+fn info(file: &SessionFile) -> SessionInfo {
     let images: BTreeSet<&String> = file.cells.iter().map(|cell| &cell.facts.image).collect();
     let [runs, failed, points] = file.counts();
     SessionInfo {
@@ -102,11 +95,17 @@ pub(crate) fn info(file: &SessionFile, baselines: &BTreeMap<String, String>) -> 
         runs,
         failed,
         points,
-        baselines: own.map(|(name, _)| name.clone()).collect(),
     }
 }
 
 impl History {
+    pub fn session(&self, name: &str) -> Result<SessionInfo, HistoryError> {
+        let found = self.find(name);
+        found
+            .first()
+            .map_or_else(|| no_session(name), |file| Ok(info(file)))
+    }
+
     /// Takes a session with its runs and points out. Its folder is not touched.
     pub fn remove(&self, session: &str) -> Result<Removed, HistoryError> {
         let found = self.find(session);
@@ -114,16 +113,15 @@ impl History {
             return no_session(session);
         };
         let [runs, _, points] = first.counts();
-        let mut baselines = self.baselines().into_iter();
-        if let Some((baseline, session)) = baselines.find(|(_, of)| of == session) {
-            return refused(format!(
-                "session {session} is the baseline {baseline}; `history baseline remove {baseline}` \
-                 first"
-            ));
-        }
         for file in &found {
             remove(&self.results().join(file.place()))?;
         }
         Ok(Removed { runs, points })
     }
+}
+
+fn no_session<T>(name: &str) -> Result<T, HistoryError> {
+    refused(format!(
+        "no session {name} in the history; `history list --sessions` names them"
+    ))
 }

@@ -28,7 +28,6 @@ struct Part<'c> {
 
 impl Contents {
     /// The series that were asked for and have a point that fits, in order of their keys.
-    #[must_use]
     pub fn series(&self, points: &PointFilter, aggregate: Aggregate) -> Vec<Series> {
         // By the cell itself first: that is the same one in most sessions, and quick to compare.
         let mut parts: HashMap<(&str, &str, *const CellFacts), Vec<Part<'_>>> = HashMap::new();

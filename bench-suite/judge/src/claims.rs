@@ -34,7 +34,6 @@ const ROUNDING: f64 = 1e-12;
 impl Outcome {
     /// Holds the measured interval against the claimed one; both ends belong to the claim, and an
     /// end that is `None` is open.
-    #[must_use]
     pub fn of(measured: Option<Interval>, min: Option<f64>, max: Option<f64>) -> Self {
         let Some(Interval { lo, hi }) = measured else {
             return Self::Inconclusive;

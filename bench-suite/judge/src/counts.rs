@@ -11,7 +11,6 @@ pub struct Count {
 
 /// Fisher's exact test (1935): the probability that `more` has at least its share of what both
 /// sides had together though neither is more likely to, both directions together.
-#[must_use]
 pub fn p_of_more(less: Count, more: Count) -> f64 {
     let (failed, all) = (less.of_them + more.of_them, less.all + more.all);
     // ln of how many ways there are to choose `k` of `n`.

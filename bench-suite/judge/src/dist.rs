@@ -13,7 +13,6 @@ const NORMAL_FROM_DF: f64 = 1e8;
 const MOST_STEPS: usize = 70;
 
 /// P(|T| ≥ |t|) for Student's t with `df` degrees of freedom.
-#[must_use]
 pub fn t_two_sided(t: f64, df: f64) -> f64 {
     if t.is_nan() || df.is_nan() || df <= 0.0 {
         return 1.0;
@@ -28,7 +27,6 @@ pub fn t_two_sided(t: f64, df: f64) -> f64 {
 }
 
 /// The t that [`t_two_sided`] takes to `alpha`; infinite for `alpha` ≤ 0, 0 for ≥ 1.
-#[must_use]
 pub fn t_critical(df: f64, alpha: f64) -> f64 {
     if alpha <= 0.0 || df.is_nan() || df <= 0.0 {
         return f64::INFINITY;
@@ -72,7 +70,6 @@ pub fn t_critical(df: f64, alpha: f64) -> f64 {
 }
 
 /// P(F ≥ f) for Fisher's F with `above` and `below` degrees of freedom.
-#[must_use]
 pub fn f_upper(f: f64, above: f64, below: f64) -> f64 {
     if !(f > 0.0 && above > 0.0 && below > 0.0) {
         return 1.0;
@@ -82,7 +79,6 @@ pub fn f_upper(f: f64, above: f64, below: f64) -> f64 {
 }
 
 /// P(|Z| ≥ |z|) for the standard normal.
-#[must_use]
 pub fn normal_two_sided(z: f64) -> f64 {
     if z.is_nan() {
         return 1.0;
@@ -91,7 +87,6 @@ pub fn normal_two_sided(z: f64) -> f64 {
 }
 
 /// The z that [`normal_two_sided`] takes to `alpha`; infinite for `alpha` ≤ 0, 0 for ≥ 1.
-#[must_use]
 pub fn normal_critical(alpha: f64) -> f64 {
     if alpha <= 0.0 {
         f64::INFINITY

@@ -92,7 +92,6 @@ pub fn judge_all(
 }
 
 /// q of each p: the smallest false discovery rate at which it would count.
-#[must_use]
 pub fn q_values(p: &[f64]) -> Vec<f64> {
     let m = p.len();
     let mut order: Vec<usize> = (0..m).collect();

@@ -28,7 +28,6 @@ pub mod sessions;
 pub mod trend;
 
 /// The middle value, or the mean of the two in the middle; `None` of nothing.
-#[must_use]
 pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     let middle = values.len() / 2;

@@ -37,7 +37,6 @@ impl Variance {
     /// sessions, all above 0: about each session's median, with what lies more than 2.5 scales out
     /// brought in to there. `None` of fewer than three degrees of freedom, and where all values are
     /// equal.
-    #[must_use]
     pub fn of_earlier(sessions: &[Vec<f64>]) -> Option<Self> {
         let off = sessions.iter().flat_map(|values| {
             let logs = || values.iter().map(|value| value.ln());

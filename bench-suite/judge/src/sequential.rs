@@ -21,7 +21,6 @@ pub const FIRST_LOOK: u32 = 3;
 /// Whether to look after this many blocks: after 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, …, each a
 /// fifth more than the one before. Looks that lie closer hardly differ from each other, and each
 /// would cost a share of the error budget.
-#[must_use]
 pub fn is_look(blocks: u32) -> bool {
     let mut at = FIRST_LOOK;
     while at < blocks {
@@ -32,7 +31,6 @@ pub fn is_look(blocks: u32) -> bool {
 
 /// What may be spent of `alpha` up to fraction `t` of the budget, 0 to 1: Pocock's form,
 /// α ln(1 + (e − 1) t), nearly even, so that large effects end a session early.
-#[must_use]
 pub fn spent(alpha: f64, t: f64) -> f64 {
     alpha * ((std::f64::consts::E - 1.0) * t).ln_1p()
 }
@@ -75,7 +73,6 @@ pub enum SequentialError {
 
 impl Sequential {
     /// For `metrics` metrics; `options.alpha` is what all looks together may spend.
-    #[must_use]
     pub fn new(metrics: usize, options: Options) -> Self {
         Self {
             options,

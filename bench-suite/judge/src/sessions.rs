@@ -13,7 +13,6 @@ impl BetweenSessions {
     /// From one point a session, oldest first, the variance pooled over the levels between change
     /// points, so that what changed on purpose is no noise. `None` of fewer than three sessions and
     /// of values that are not above 0.
-    #[must_use]
     pub fn of(points: &[Point]) -> Option<Self> {
         if points.iter().any(|point| point.value <= 0.0) {
             return None;

@@ -1,7 +1,7 @@
 //! The catalogue of metrics: each metric once, with its unit, its direction, its window of time,
 //! its source, and what it takes in and leaves out.
 //!
-//! Comparison, gate, claims, history, tables, plots, `report.json`, Prometheus and
+//! Comparison, gate, claims, history, tables, plots, `report.json` and
 //! `docs/metrics.md` read it. A new metric is one row of [`catalogue`].
 
 pub mod catalogue;
@@ -27,7 +27,6 @@ pub mod window {
     pub const WHOLE_RUN: &str = "whole run";
 }
 
-/// Where metrics come from.
 pub mod source {
     /// libtorch's on a GPU, a counting allocator on the CPU.
     pub const ALLOCATOR: &str = "allocator";
@@ -47,7 +46,6 @@ pub mod source {
     pub const KERNEL: &str = "kernel";
     /// Counted by the workload.
     pub const COUNTER: &str = "workload";
-    /// Its manifest.
     pub const IMAGE: &str = "the image's layers";
 }
 
@@ -77,7 +75,6 @@ pub enum Across {
 
 impl Across {
     /// The value of the run; `None` where no process yields one.
-    #[must_use]
     pub fn of(self, values: impl Iterator<Item = f64>) -> Option<f64> {
         let values: Vec<f64> = values.collect();
         let sum: f64 = values.iter().sum();
@@ -97,7 +94,6 @@ pub struct Metric {
     pub name: &'static str,
     /// A few words for people.
     pub label: &'static str,
-    /// What it is counted in.
     pub unit: Unit,
     /// Which way it improves. Of no meaning where it only describes.
     pub direction: Direction,
@@ -125,7 +121,6 @@ pub struct Rows(Vec<&'static Metric>);
 
 impl Rows {
     /// The built-in rows with these.
-    #[must_use]
     pub fn with<'a>(declared: impl IntoIterator<Item = &'a DeclaredMetric>) -> Self {
         let mut rows = catalogue::ALL.to_vec();
         for one in declared {
@@ -151,8 +146,6 @@ impl Rows {
         self.all().filter(|metric| metric.role != Role::Describes)
     }
 
-    /// The row of this name.
-    #[must_use]
     pub fn named(&self, name: &str) -> Option<&'static Metric> {
         self.all().find(|metric| metric.name == name)
     }
@@ -212,7 +205,6 @@ impl Metric {
     }
 
     /// The built-in row of this name.
-    #[must_use]
     pub fn built_in(name: &str) -> Option<&'static Self> {
         let mut rows = catalogue::ALL.iter().copied();
         rows.find(|metric| metric.name == name)
@@ -220,7 +212,6 @@ impl Metric {
 
     /// What a name means wherever it is shown: the built-in row, or that of a suite whose session
     /// was read. Verdicts go by the [`Rows`] of their own sessions.
-    #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         Self::built_in(name).or_else(|| {
             let known = DECLARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -231,20 +222,16 @@ impl Metric {
         })
     }
 
-    /// Whether a comparison judges it.
-    #[must_use]
     pub fn is_compared(&self) -> bool {
         matches!(self.role, Role::Gated | Role::Explains)
     }
 
     /// Whether a regression fails a gate.
-    #[must_use]
     pub fn is_gated(&self) -> bool {
         self.role == Role::Gated
     }
 
     /// Its value in a run that went well; `None` where the run failed or did not yield it.
-    #[must_use]
     pub fn of(&self, record: &Record) -> Option<f64> {
         record.value(self.name)
     }

@@ -30,8 +30,6 @@ The first sentences of a comparison rank the changes of *headline* metrics, mark
 lies beyond its threshold.
 ";
 
-/// The page, as Markdown.
-#[must_use]
 pub fn page() -> String {
     let mut page = HEAD.to_owned();
     let roles = [

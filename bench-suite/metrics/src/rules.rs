@@ -14,7 +14,6 @@ const SLACK: f64 = (64 << 20) as f64;
 /// the time around them: steps on a GPU are timed by the GPU's own, in ticks of some 0.5 µs.
 const CLOCK: f64 = 0.01;
 
-/// What holds between values.
 enum Rule {
     /// The first is at most the second, but for so much in its unit.
     AtMost(&'static str, &'static str, f64),
@@ -104,7 +103,6 @@ const RULES: &[Rule] = &[
 ];
 
 /// The first rule that these values break, with the values; `None` where all hold.
-#[must_use]
 pub fn broken_rule(values: &Values) -> Option<String> {
     RULES.iter().find_map(|rule| rule.broken(values))
 }

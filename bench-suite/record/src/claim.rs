@@ -42,7 +42,6 @@ pub struct Claim<C = CellChoice> {
 
 impl<C> Claim<C> {
     /// Whether it is about this scenario.
-    #[must_use]
     pub fn concerns(&self, scenario: &str, workload: &Workload) -> bool {
         let is_named = |names: &[String], own: Option<&str>| {
             names.is_empty() || names.iter().any(|name| Some(name.as_str()) == own)
@@ -104,13 +103,11 @@ pub struct ChosenCell<'a> {
 
 impl CellChoice {
     /// Whether it names an image, by name or by libtorch.
-    #[must_use]
     pub fn names_an_image(&self) -> bool {
         self.image.is_some() || self.libtorch.is_some()
     }
 
     /// Whether this cell is meant; of one whose image is open, whether it may be.
-    #[must_use]
     pub fn fits(&self, cell: ChosenCell<'_>) -> bool {
         let mut axes = self.axes.iter();
         let scenario = self.scenario.as_deref();
@@ -122,7 +119,6 @@ impl CellChoice {
 
     /// Whether two cells, one of this choice and one of `other`, make a pair: they differ in
     /// something, and in nothing but what the choices name.
-    #[must_use]
     pub fn pairs(&self, own: ChosenCell<'_>, other: &Self, others: ChosenCell<'_>) -> bool {
         let named = self.names_an_image();
         // Where the images are open, choices that name some mean two of them.
@@ -195,7 +191,6 @@ pub enum Expectation {
 
 impl Expectation {
     /// Its range, as given.
-    #[must_use]
     pub fn range(&self) -> Range {
         match *self {
             Self::Ratio(range)

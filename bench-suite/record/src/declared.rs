@@ -41,7 +41,6 @@ pub enum Unit {
 
 impl Unit {
     /// The unit's sign, such as `s`.
-    #[must_use]
     pub fn sign(self) -> &'static str {
         match self {
             Self::SamplesPerSecond => "samples/s",
@@ -102,7 +101,6 @@ fn usual_threshold() -> f64 {
 
 impl DeclaredMetric {
     /// One that a program says how to compare: with the usual threshold, and without a gate.
-    #[must_use]
     pub fn reported(name: &str, unit: Unit, better: Better) -> Self {
         Self {
             name: name.to_owned(),
@@ -115,7 +113,6 @@ impl DeclaredMetric {
     }
 
     /// What is wrong with it, with the key that is: `name`, `label` or `threshold`.
-    #[must_use]
     pub fn problem(&self) -> Option<(&'static str, &'static str)> {
         let is_label = |label: &String| {
             !label.trim().is_empty()

@@ -75,7 +75,6 @@ pub struct Found {
 
 impl Found {
     /// The attempt at the largest batch that fits.
-    #[must_use]
     pub fn largest_attempt(&self) -> Option<&Attempt> {
         let batch = self.largest_batch?;
         let mut attempts = self.attempts.iter();

@@ -116,7 +116,6 @@ impl Records {
     }
 
     /// What was left out, a sentence each; none where every line is a record.
-    #[must_use]
     pub fn left_out(&self) -> Vec<String> {
         let bad = self.bad_lines.iter().map(ToString::to_string);
         let torn = self
@@ -146,13 +145,11 @@ impl SessionFolder {
     pub const LOGS: &str = "logs";
 
     /// The folder at this path, there or not.
-    #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
     /// Its path.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -3,7 +3,6 @@
 use crate::Records;
 
 /// Reads the content of `records.ndjson`, without a file around it.
-#[must_use]
 pub fn records(bytes: &[u8]) -> Records {
     Records::of(bytes)
 }

@@ -158,7 +158,6 @@ pub struct ImageChange {
 
 /// What two images differ in: the explanation that stands beside a comparison of theirs. What is
 /// not known of both is left out.
-#[must_use]
 pub fn image_changes(base: &ImageFacts, head: &ImageFacts) -> Vec<ImageChange> {
     let (base, head) = (values(base, head), values(head, base));
     let names: BTreeSet<&(Part, String)> = base.keys().chain(head.keys()).collect();

@@ -5,6 +5,8 @@
 //! packed) and `logs/`. Whoever reads results, the judge and the reports among them, needs this crate
 //! and none of those that measure.
 
+#![warn(missing_docs)]
+
 mod claim;
 mod declared;
 pub mod fit;

@@ -31,7 +31,6 @@ pub struct Machine {
 
 impl Machine {
     /// The GPU that a device is; `None` for the CPU, and where there is none of this index.
-    #[must_use]
     pub fn gpu(&self, device: Device) -> Option<&Gpu> {
         let mut gpus = self.gpus.iter();
         gpus.find(|gpu| device == Device::Cuda(gpu.index))
@@ -96,7 +95,6 @@ pub struct Gpu {
 impl Gpu {
     /// The GPU's UUID in one spelling, so that UUIDs can be held against each other: with `GPU-`
     /// (or `MIG-`) before it, the rest in lower case. `None` where it is not known.
-    #[must_use]
     pub fn uuid(&self) -> Option<String> {
         spelled(&self.uuid)
     }

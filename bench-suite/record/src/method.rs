@@ -85,14 +85,12 @@ impl Method {
     pub const NONE: &str = "none";
 
     /// The value of a key; `None` where it is not set or not known.
-    #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         let value = self.0.get(key).map(String::as_str);
         value.filter(|value| *value != Self::NONE)
     }
 
     /// The bytes that a key gives as sessions write them: `8.0 GiB` or `7864320000 B`.
-    #[must_use]
     pub fn bytes(&self, key: &str) -> Option<f64> {
         let (number, unit) = self.get(key)?.split_once(' ')?;
         let units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -123,7 +121,6 @@ impl Method {
     }
 
     /// What is known of both and differs, by key.
-    #[must_use]
     pub fn differences(&self, head: &Self) -> Vec<MethodDifference> {
         // A resource limit that is not set has no key.
         let value = |of: &Self, key: &str| match of.0.get(key) {
@@ -144,7 +141,6 @@ impl Method {
 
     /// The value of a key as it is shown: `none` where it is not set, `unknown` where it is not
     /// known.
-    #[must_use]
     pub fn shown(&self, key: &str) -> &str {
         match self.0.get(key) {
             Some(value) => value,
@@ -156,7 +152,6 @@ impl Method {
 
     /// In what two methods of different fingerprints differ, by key: what is not set or not known
     /// of one counts as a value of its own.
-    #[must_use]
     pub fn told_apart(&self, head: &Self) -> Vec<MethodDifference> {
         let keys: BTreeSet<&String> = self.0.keys().chain(head.0.keys()).collect();
         keys.into_iter()
@@ -178,7 +173,6 @@ impl Method {
 
     /// A short text that is the same for the same method, on every machine and in every version;
     /// empty where nothing is known.
-    #[must_use]
     pub fn fingerprint(&self) -> String {
         if self.0.is_empty() {
             return String::new();
@@ -198,19 +192,16 @@ impl Method {
 
 impl MethodKey {
     /// Whether it is this setting, or one below it.
-    #[must_use]
     pub fn covers(&self, key: &str) -> bool {
         is_below(key, &self.0)
     }
 
     /// Whether one of several does.
-    #[must_use]
     pub fn any_covers(all: &[Self], key: &str) -> bool {
         all.iter().any(|one| one.covers(key))
     }
 
     /// Whether one of several is the whole method, known or not.
-    #[must_use]
     pub fn any_is_whole(all: &[Self]) -> bool {
         all.iter().any(|one| one.0.is_empty())
     }
@@ -257,7 +248,6 @@ impl FromStr for MethodKey {
 
 impl MethodDifference {
     /// What `--ignore` is given for these to be taken all the same.
-    #[must_use]
     pub fn ignoring(all: &[Self]) -> String {
         match all {
             [only] => format!("--ignore method.{}", only.key),

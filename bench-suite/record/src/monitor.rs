@@ -23,21 +23,13 @@ macro_rules! series {
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
             /// Its name in a record.
-            #[must_use]
             pub fn word(self) -> &'static str {
                 match self { $(Self::$name => $word,)* }
             }
 
             /// Whose it is.
-            #[must_use]
             pub fn scope(self) -> Scope {
                 match self { $(Self::$name => Scope::$scope,)* }
-            }
-
-            /// What it is, in a sentence.
-            #[must_use]
-            pub fn help(self) -> &'static str {
-                match self { $(Self::$name => $help,)* }
             }
         }
     };
@@ -195,7 +187,6 @@ impl Series {
     const LEAST: usize = 10;
 
     /// Of all samples, in order of time; `None` where there are none.
-    #[must_use]
     pub fn of(samples: &[Sample]) -> Option<Self> {
         let all = Extent::of(samples.iter().map(|sample| sample.1))?;
         Some(Self {
@@ -209,7 +200,6 @@ impl Series {
     }
 
     /// The greatest sample within a window; `None` where none lies there.
-    #[must_use]
     pub fn peak_within(&self, window: Window) -> Option<f64> {
         let within = self.samples.iter().filter(|sample| window.holds(sample.0));
         within.map(|sample| sample.1).max_by(f64::total_cmp)
@@ -217,7 +207,6 @@ impl Series {
 
     /// How much a counter grew within a window, between samples as if it grew evenly. `None` with
     /// fewer samples there than [`Series::LEAST`].
-    #[must_use]
     pub fn increase_within(&self, window: Window) -> Option<f64> {
         let within = self.samples.iter().filter(|sample| window.holds(sample.0));
         if within.count() < Self::LEAST {
@@ -246,7 +235,6 @@ impl Series {
 
 impl Monitor {
     /// A series; of the GPU of the first rank where it is a GPU's.
-    #[must_use]
     pub fn get(&self, what: Sampled) -> Option<&Series> {
         match what.scope() {
             Scope::Gpu => self.gpus.first()?.series.get(&what),
@@ -255,7 +243,6 @@ impl Monitor {
     }
 
     /// Whether processes of others had a GPU of the run in use.
-    #[must_use]
     pub fn is_shared(&self) -> bool {
         self.gpus.iter().any(|gpu| !gpu.other_processes.is_empty())
     }
@@ -273,27 +260,8 @@ impl Monitor {
     }
 }
 
-/// With these series; those of a GPU are of the first rank's.
-impl FromIterator<(Sampled, Series)> for Monitor {
-    fn from_iter<I: IntoIterator<Item = (Sampled, Series)>>(all: I) -> Self {
-        let mut monitor = Self::default();
-        for (what, series) in all {
-            if what.scope() == Scope::Gpu {
-                if monitor.gpus.is_empty() {
-                    monitor.gpus.push(GpuMonitor::default());
-                }
-                monitor.gpus[0].series.insert(what, series);
-            } else {
-                monitor.series.insert(what, series);
-            }
-        }
-        monitor
-    }
-}
-
 /// At most `most` of these samples (2 at least), in their order: the least and the greatest of
 /// each stretch, so that neither a short peak nor a short dip goes.
-#[must_use]
 pub fn thinned(samples: &[Sample], most: usize) -> Vec<Sample> {
     if samples.len() <= most {
         return samples.to_vec();

@@ -34,19 +34,16 @@ pub enum Outcome {
 
 impl Outcome {
     /// Whether the run's metrics may be used.
-    #[must_use]
     pub fn is_ok(&self) -> bool {
         matches!(self, Self::Ok)
     }
 
     /// Whether the run ended as it was to end: well, or as its suite expects.
-    #[must_use]
     pub fn passes(&self) -> bool {
         !matches!(self, Self::Failed { .. })
     }
 
     /// Why, where and in which words the run failed, expected or not; `None` where it did not.
-    #[must_use]
     pub fn failure(&self) -> Option<(Reason, Stage, &str)> {
         match self {
             Self::Ok => None,
@@ -64,19 +61,16 @@ impl Outcome {
     }
 
     /// Why the run failed, expected or not; `None` where it did not.
-    #[must_use]
     pub fn reason(&self) -> Option<Reason> {
         self.failure().map(|(reason, ..)| reason)
     }
 
     /// Why the run failed, in words; empty where it did not.
-    #[must_use]
     pub fn message(&self) -> &str {
         self.failure().map_or("", |(.., message)| message)
     }
 
     /// `ok`, `expected out-of-memory`, or the reason.
-    #[must_use]
     pub fn word(&self) -> String {
         match self {
             Self::Ok => "ok".to_owned(),
@@ -144,7 +138,6 @@ macro_rules! reasons {
             pub const ALL: [Self; [$(stringify!($name)),*].len()] = [$(Self::$name),*];
 
             /// Whether a suite can expect it.
-            #[must_use]
             pub fn can_be_expected(self) -> bool {
                 const EXPECTED: &[Reason] = &[$($(reasons!(@ $expected Reason::$name),)?)*];
                 EXPECTED.contains(&self)
@@ -212,7 +205,6 @@ reasons! {
 
 impl Reason {
     /// The word in records and reports.
-    #[must_use]
     pub fn word(self) -> String {
         word_of(self)
     }

@@ -109,7 +109,6 @@ pub struct Record {
 
 /// What the cells of one scenario and one variant are called: `resnet50 · fp32 bs64`; the scenario
 /// alone where no axis has a name, as of a program without parameters.
-#[must_use]
 pub fn cell_name(scenario: &str, variant: &str) -> String {
     match variant {
         "" => scenario.to_owned(),
@@ -119,7 +118,6 @@ pub fn cell_name(scenario: &str, variant: &str) -> String {
 
 impl Record {
     /// Scenario and variant as one line of text: what two images are compared on.
-    #[must_use]
     pub fn cell(&self) -> String {
         cell_name(&self.scenario, &self.axes.to_string())
     }
@@ -150,7 +148,6 @@ impl Record {
     }
 
     /// A value of a run that went well; `None` where the run failed or did not yield it.
-    #[must_use]
     pub fn value(&self, name: &str) -> Option<f64> {
         let value = self.outcome.is_ok().then(|| self.values.get(name))?;
         value.copied().filter(|value| value.is_finite())
@@ -163,14 +160,12 @@ impl Record {
     }
 
     /// When a phase of the workload passed; `None` where that is not known.
-    #[must_use]
     pub fn window(&self, phase: Phase) -> Option<Window> {
         Window::of(phase, &self.phase_began_seconds, &self.phase_seconds)
     }
 
     /// UUID of the run's GPU, spelled as [`crate::Gpu::uuid`] spells it: what the workload told;
     /// else that of the GPU it was sent to. `None` on the CPU and where neither is known.
-    #[must_use]
     pub fn gpu_uuid(&self, machine: &Machine) -> Option<String> {
         if !self.device.is_cuda() {
             return None;
@@ -223,7 +218,6 @@ impl fmt::Display for Isolation {
 
 impl Isolation {
     /// Of a run in an engine that separates none of these.
-    #[must_use]
     pub fn without(engine: &str, missing: &[&str]) -> Self {
         Self {
             engine: engine.to_owned(),
@@ -248,7 +242,6 @@ pub struct HarnessCost {
 
 impl HarnessCost {
     /// All of it.
-    #[must_use]
     pub fn total_seconds(&self) -> f64 {
         self.create_seconds + self.start_seconds + self.notice_seconds + self.remove_seconds
     }

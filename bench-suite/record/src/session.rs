@@ -95,14 +95,12 @@ pub struct Others {
 
 impl Session {
     /// The machine, of several the first by name.
-    #[must_use]
     pub fn machine(&self) -> &Machine {
         static UNKNOWN: LazyLock<Machine> = LazyLock::new(Machine::default);
         self.hosts.values().next().unwrap_or(&UNKNOWN)
     }
 
     /// Cells, by their place, that have no run in a block, since all of theirs is decided.
-    #[must_use]
     pub fn resting(&self, block: u32) -> Option<&BTreeSet<usize>> {
         let mut all = self.rests();
         all.find_map(|(blocks, resting)| blocks.contains(&block).then_some(resting))
@@ -117,7 +115,6 @@ impl Session {
     }
 
     /// How many runs it has in its blocks so far.
-    #[must_use]
     pub fn planned(&self) -> usize {
         let resting = self.rests().map(|(blocks, resting)| {
             let blocks = blocks.end.min(self.blocks).saturating_sub(blocks.start);
@@ -152,7 +149,6 @@ impl Session {
     }
 
     /// The machine that a run happened on, of several ranks the first.
-    #[must_use]
     pub fn machine_of(&self, record: &Record) -> &Machine {
         self.hosts
             .get(&record.host)
@@ -160,7 +156,6 @@ impl Session {
     }
 
     /// How many CPUs others used while a run went on; `None` where that is not known.
-    #[must_use]
     pub fn others(&self, record: &Record) -> Option<Others> {
         let cpus = self.machine_of(record).cpu.logical_cores;
         let used = record.monitor.get(Sampled::OtherCores)?.mean;
@@ -174,7 +169,6 @@ impl Session {
     }
 
     /// The names of its machines: `gpu-1`, or `gpu-1, gpu-2`.
-    #[must_use]
     pub fn machine_names(&self) -> String {
         let names: Vec<&str> = self.hosts.keys().map(String::as_str).collect();
         names.join(", ")
@@ -276,7 +270,6 @@ pub struct Labels {
 
 impl Labels {
     /// Whether nothing is said.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

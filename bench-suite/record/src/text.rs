@@ -5,7 +5,6 @@ use std::{borrow::Cow, fmt::Write as _};
 use serde::Serialize;
 
 /// The word of an enum's value in files.
-#[must_use]
 pub fn word_of(value: impl Serialize) -> String {
     let word = serde_json::to_value(value).ok();
     let word = word.as_ref().and_then(|word| word.as_str());
@@ -18,7 +17,6 @@ pub fn word_of(value: impl Serialize) -> String {
 /// `##vso[` anywhere). Given twice, it changes nothing more.
 ///
 /// For whatever an image, a workload, a file of others or another process says.
-#[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(acts) && !text.contains("::") && !text.contains("##") {
         return Cow::Borrowed(text);
@@ -56,7 +54,6 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 
 /// A command line that a shell reads back as these words, and that [`printable`] leaves as it is. Where
 /// a word has characters that act on whoever shows it, that shell is bash or zsh.
-#[must_use]
 pub fn command_line(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     let quoted = words.iter().map(|word| {

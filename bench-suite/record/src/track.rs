@@ -3,7 +3,6 @@
 /// The track that an image is followed along unless somebody names another: its name without the
 /// parts that an upgrade changes, which are versions, dates, commits and digests.
 /// `torch-2.11.0-cu130` is `torch-cu`.
-#[must_use]
 pub fn usual_track(image: &str) -> String {
     let name = image.split('@').next().unwrap_or(image);
     let parts = name.split(['-', '_', ':']).map(unversioned);

@@ -21,7 +21,6 @@ impl Window {
     };
 
     /// The window of a phase; `None` where its time is not known.
-    #[must_use]
     pub fn of(
         phase: Phase,
         began: &BTreeMap<Phase, f64>,
@@ -45,7 +44,6 @@ impl Window {
     }
 
     /// Whether a moment lies within.
-    #[must_use]
     pub fn holds(self, seconds: f64) -> bool {
         (self.from..=self.to).contains(&seconds)
     }

@@ -34,7 +34,6 @@ impl Default for Workload {
 
 impl Workload {
     /// A built-in workload.
-    #[must_use]
     pub fn builtin(model: &str, task: &str) -> Self {
         Self::Builtin {
             model: model.to_owned(),
@@ -43,7 +42,6 @@ impl Workload {
     }
 
     /// The model of a built-in workload.
-    #[must_use]
     pub fn model(&self) -> Option<&str> {
         match self {
             Self::Builtin { model, .. } => Some(model)
@@ -54,13 +52,11 @@ impl Workload {
     }
 
     /// Whether it computes nothing: it shows what a container takes by itself.
-    #[must_use]
     pub fn is_idle(&self) -> bool {
         matches!(self, Self::Builtin { .. }) && self.model().is_none()
     }
 
     /// The task of a built-in workload.
-    #[must_use]
     pub fn task(&self) -> Option<&str> {
         match self {
             Self::Builtin { task, .. } => Some(task),

@@ -29,7 +29,6 @@ pub enum Next {
         head: usize,
         purpose: Purpose,
     },
-    /// The search is over.
     Done(Found),
     /// The bad end is not beyond half of what the ends first showed, or does not fail as it did.
     Refuted,
@@ -45,7 +44,6 @@ pub struct Found {
 
 impl Bisection {
     /// What is to be done next, out of what was decided.
-    #[must_use]
     pub fn next(&self) -> Next {
         let last = self.candidates.len() - 1;
         let measure = |base, head, purpose| Next::Measure {
@@ -83,7 +81,6 @@ impl Bisection {
     }
 
     /// The last candidate known to be good, and the first known to be bad.
-    #[must_use]
     pub fn range(&self) -> Found {
         let all = 0..self.candidates.len();
         let judged = |wanted: Judgement| {
@@ -106,7 +103,6 @@ impl Bisection {
     }
 
     /// The comparison of the two candidates on either side of the change.
-    #[must_use]
     pub fn size(&self) -> Option<&Decision> {
         let Found { good, bad } = self.range();
         let mut all = self.decisions.iter().rev();
@@ -115,7 +111,6 @@ impl Bisection {
 
     /// How often the next decision may be wrong: its part of what is left, so that however many
     /// there are, all of them together keep to [`Bisection::error`].
-    #[must_use]
     pub fn next_error(&self) -> f64 {
         let spent: f64 = self.decisions.iter().map(|one| one.error).sum();
         let steps = (self.open().len() + 1).next_power_of_two().ilog2();

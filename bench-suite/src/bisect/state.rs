@@ -10,7 +10,6 @@ use judge::compare::Interval;
 use record::{CellPlan, Reason};
 use serde::{Deserialize, Serialize};
 
-/// Version of the file's format.
 pub const VERSION: u32 = 3;
 /// The file, in the folder of the search.
 pub const STATE: &str = "bisect.json";
@@ -53,7 +52,6 @@ pub struct Asked {
     pub engine: Option<String>,
     /// Whether other sessions may measure on the same GPU at the same time.
     pub share_gpu: bool,
-    /// `--share-cpu`.
     #[serde(default)]
     pub share_cpu: bool,
 }
@@ -61,13 +59,10 @@ pub struct Asked {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Candidate {
-    /// What the user calls it.
     pub name: String,
-    /// The image's spec or reference.
     pub image: String,
 }
 
-/// What moved between the ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
@@ -87,7 +82,6 @@ pub enum Followed {
         /// Bad ÷ good, as the ends showed it.
         ratio: f64,
     },
-    /// That every run fails.
     Failure {
         /// For which reasons those of the bad end did; a failure for another one is not it.
         reasons: BTreeSet<Reason>,
@@ -156,8 +150,6 @@ fn refused<T>(message: impl Into<String>) -> Result<T, BisectError> {
 }
 
 impl Change {
-    /// What moved in a cell.
-    #[must_use]
     pub fn of(cell: &CellPlan, followed: Followed) -> Self {
         Self {
             suite: cell.suite.clone(),
@@ -168,7 +160,6 @@ impl Change {
     }
 
     /// The metric's name, where one is followed.
-    #[must_use]
     pub fn metric(&self) -> Option<&str> {
         match &self.followed {
             Followed::Metric { name, .. } => Some(name),
@@ -177,7 +168,6 @@ impl Change {
     }
 
     /// Half of the change of the metric, in logarithms: what lies beyond is bad.
-    #[must_use]
     pub fn half(&self) -> Option<f64> {
         match &self.followed {
             Followed::Metric { ratio, .. } => Some(ratio.sqrt()),
@@ -186,7 +176,6 @@ impl Change {
     }
 
     /// Whether a cell is the one that is followed.
-    #[must_use]
     pub fn is_in(&self, cell: &CellPlan) -> bool {
         (&self.suite, &self.scenario) == (&cell.suite, &cell.scenario)
             && self.variant == cell.axes.to_string()
@@ -241,7 +230,6 @@ impl Bisection {
     }
 
     /// Where the next comparison's session lies, below the folder of the search.
-    #[must_use]
     pub fn next_session(&self, base: usize, head: usize) -> String {
         let word = |place: usize| {
             let name = self.candidates[place].name.chars();

@@ -7,7 +7,6 @@ use super::{
     executor::{Executor, ExecutorError, Registration},
 };
 
-/// Which executor the user wants.
 #[derive(Debug, Clone)]
 pub enum Choice {
     /// The first that can be opened.
@@ -90,7 +89,6 @@ pub struct Opened {
 
 impl Choice {
     /// The executor's word; `None` where any will do.
-    #[must_use]
     pub fn word(&self) -> Option<&'static str> {
         match self {
             Self::Auto => None,

@@ -142,7 +142,6 @@ pub struct Finding {
     pub fix: Option<String>,
 }
 
-/// How something stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
@@ -152,7 +151,6 @@ pub enum State {
 }
 
 impl Finding {
-    #[must_use]
     pub fn ok(what: &'static str, found: impl Into<String>) -> Self {
         Self {
             what,
@@ -162,7 +160,6 @@ impl Finding {
         }
     }
 
-    #[must_use]
     pub fn missing(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             what,

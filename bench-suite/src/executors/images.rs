@@ -37,7 +37,6 @@ pub struct Loaded {
     pub notes: Vec<String>,
 }
 
-/// What runs without a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalRuntime {
     pub program: PathBuf,

@@ -29,14 +29,12 @@ pub enum Asked {
     Program {
         /// What it is asked for.
         run: ProgramRun,
-        /// What it is.
         program: Box<Program>,
     },
 }
 
 impl Asked {
     /// The name that the workload is given.
-    #[must_use]
     pub fn run(&self) -> &str {
         match self {
             Self::Builtin(asked) => &asked.run,
@@ -50,7 +48,6 @@ impl Asked {
     }
 
     /// The built-in workload's run file.
-    #[must_use]
     pub fn builtin(&self) -> Option<&RunFile> {
         match self {
             Self::Builtin(asked) => Some(asked),
@@ -66,8 +63,6 @@ impl Asked {
         }
     }
 
-    /// The program.
-    #[must_use]
     pub fn program(&self) -> Option<&Program> {
         match self {
             Self::Builtin(_) => None,
@@ -76,7 +71,6 @@ impl Asked {
     }
 
     /// Steps of the warm-up, and measured ones.
-    #[must_use]
     pub fn steps(&self) -> (u32, u32) {
         match self {
             Self::Builtin(asked) => (asked.steps.warmup, asked.steps.measured),
@@ -190,7 +184,6 @@ fn asked(cell: &Cell, run: String) -> Asked {
 
 impl Order {
     /// One attempt at a run of this cell.
-    #[must_use]
     pub fn new(
         session: &str,
         run: &str,
@@ -233,26 +226,22 @@ impl Order {
     }
 
     /// Where the first rank works, as its host counts.
-    #[must_use]
     pub fn device(&self) -> Device {
         self.places[0].device
     }
 
     /// The file that tells the workload what to do.
-    #[must_use]
     pub fn run_file(&self) -> PathBuf {
         self.folder.join(RUN_FILE)
     }
 
     /// The file that the workload writes events to.
-    #[must_use]
     pub fn results_file(&self) -> PathBuf {
         self.folder.join(RESULTS_FILE)
     }
 
     /// The folder of compiled kernels that the session's runs of its image share, where this run is one
     /// of them: an image runs nothing that another one wrote.
-    #[must_use]
     pub fn shared_kernel_cache(&self) -> Option<PathBuf> {
         let is_shared = self.device().is_cuda()
             && self
@@ -297,7 +286,6 @@ impl Order {
             return Watch::none();
         }
         host.watch(Subject {
-            run: self.run.clone(),
             ranks: self.ranks_on(host),
             began,
             target,
@@ -329,7 +317,6 @@ pub struct Execution {
     pub validity: Validity,
     /// What to know before believing the run.
     pub warnings: Vec<String>,
-    /// What else went on.
     pub notes: Vec<String>,
     /// The same moment as `started_at`, which everything that has a time is counted from.
     pub(crate) began: Instant,

@@ -108,7 +108,10 @@ mod tests {
 
     fn memory(bytes: f64) -> Monitor {
         let series = Series::of(&[Sample(0.1, bytes)]).unwrap();
-        Monitor::from_iter([(Sampled::MemoryBytes, series)])
+        Monitor {
+            series: [(Sampled::MemoryBytes, series)].into(),
+            ..Monitor::default()
+        }
     }
 
     #[test]

@@ -95,7 +95,6 @@ pub async fn find(
 }
 
 /// Cells that differ in more than the batch, each once; what idles has none.
-#[must_use]
 pub fn combinations(plan: &Plan) -> Vec<&Cell> {
     let mut seen = std::collections::BTreeSet::new();
     let key = |cell: &Cell| {

@@ -19,7 +19,6 @@ fn beats(one: &Choice, other: &Choice) -> bool {
 
 /// The Pareto front of batch (more is better), peak memory (less) and throughput (more), over
 /// every try that fits, of one scenario and image at a time; the largest batch first.
-#[must_use]
 pub fn front(found: &[Found]) -> Vec<Choice> {
     let mut choices = Vec::new();
     for one in found {
@@ -66,7 +65,6 @@ pub fn front(found: &[Found]) -> Vec<Choice> {
 }
 
 /// One sentence for each image and scenario: what the largest batch takes and costs.
-#[must_use]
 pub fn advice(found: &[Found], memory_bytes: u64) -> Vec<String> {
     let mut keys: Vec<(&str, &str)> = found
         .iter()

@@ -12,7 +12,6 @@ pub(super) enum Answer {
 #[derive(Debug)]
 pub(super) struct Search {
     most: u32,
-    /// The memory to fit.
     budget: u64,
     /// Largest that is known to fit; 0: none yet.
     fits: u32,
@@ -29,7 +28,6 @@ pub(super) struct Search {
 /// Where a search begins: low enough for most budgets, and not so low that what cannot run with
 /// one sample (batch normalisation of tiny images) ends it.
 const FIRST: u32 = 4;
-/// How finely a search looks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grain {
     /// Before anything was too large, an attempt is at most so many times the last one, however little

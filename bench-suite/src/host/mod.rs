@@ -15,7 +15,6 @@ use protocol::Device;
 use record::{Before, Gpu, Machine};
 use serde::{Deserialize, Serialize};
 
-use crate::live::Live;
 pub(crate) use samples::Columns;
 pub use samples::Samples;
 pub use watch::Watch;
@@ -60,11 +59,7 @@ pub trait Host: fmt::Debug + Send + Sync {
     /// Whether memory and CPU time of a run can be read.
     fn can_see(&self, target: &Target) -> bool;
 
-    /// Begins to watch a run.
     fn watch(&self, subject: Subject) -> Watch;
-
-    /// The newest readings of the runs that are watched.
-    fn live(&self) -> Live;
 }
 
 /// A device that is one session's until this is dropped.
@@ -72,7 +67,6 @@ pub type DeviceLock = Box<dyn fmt::Debug + Send>;
 
 #[derive(Debug)]
 pub struct Subject {
-    pub run: String,
     /// Its ranks on this host, and the device of each.
     pub ranks: Vec<(usize, Device)>,
     /// When it began: samples count their seconds from here.
@@ -82,7 +76,6 @@ pub struct Subject {
     pub bystanders: BTreeSet<u32>,
 }
 
-/// What belongs to a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// A process and its descendants, in a process group of their own.
@@ -111,7 +104,6 @@ pub enum LockError {
     /// Another session measures on it.
     #[error("{device} is in use by {}; {next}", who(holder.as_ref()))]
     Held {
-        /// What it is.
         device: String,
         /// What else can be done.
         next: &'static str,
@@ -123,9 +115,7 @@ pub enum LockError {
          same for every session of this machine"
     )]
     Io {
-        /// What it is.
         device: String,
-        /// The file.
         path: PathBuf,
         source: io::Error,
     },

@@ -16,12 +16,6 @@ impl Columns {
         }
     }
 
-    pub(crate) fn newest(&self) -> BTreeMap<Sampled, f64> {
-        let newest = |(what, samples): (&Sampled, &Vec<Sample>)| Some((*what, samples.last()?.1));
-        self.0.iter().filter_map(newest).collect()
-    }
-
-    /// A series of each.
     pub(crate) fn series(&self) -> BTreeMap<Sampled, Series> {
         let series =
             |(what, samples): (&Sampled, &Vec<Sample>)| Some((*what, Series::of(samples)?));
@@ -59,7 +53,6 @@ impl Samples {
     }
 
     /// With all samples in its series.
-    #[must_use]
     pub fn monitor(mut self) -> Monitor {
         let mut monitor = self.rest;
         // A rank whose GPU could not be read keeps its place.

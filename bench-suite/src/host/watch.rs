@@ -45,7 +45,6 @@ impl Watch {
         }
     }
 
-    /// Looks at nothing.
     pub(crate) fn none() -> Self {
         Self {
             stop: mpsc::channel().0,
@@ -68,7 +67,6 @@ impl Watch {
     }
 
     /// Ends and gives what was seen.
-    #[must_use]
     pub fn end(mut self) -> Samples {
         // The thread is gone only where it panicked; then there is nothing to tell.
         let _ = self.stop.send(());

@@ -42,13 +42,7 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         log,
     } = pieces;
     let mut evaluated = Evaluation::of(order, &execution);
-    let contaminated = validity::contamination(
-        &execution.validity.limits.clone().unwrap_or_default(),
-        &execution.monitor,
-        hosts,
-        order.machine_memory_bytes,
-        &session.policy,
-    );
+    let contaminated = contaminated(&execution, hosts, order, session);
     check(&mut evaluated, session, cell, order, &execution);
     let Evaluation {
         mut outcome,
@@ -81,31 +75,14 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         let note = format!("the program reported nothing and was measured from outside: {NEEDS}");
         execution.notes.push(note);
     }
-    let profiled = cell.steps.profiled;
-    if outcome.is_ok() && profiled > 0 && first.kernels.is_empty() {
-        let steps = format!("no kernel of {profiled} profiled steps was reported");
-        execution
-            .warnings
-            .push(format!("{steps}; the log says why where it is known"));
-    }
-    let mut kernels: Vec<Kernel> = first.kernels.into_values().collect();
-    kernels.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    let asked = Some(cell.steps.profiled).filter(|_| outcome.is_ok());
+    let (kernels, note) = profiled(asked, first.kernels);
+    execution.warnings.extend(note);
     let (modules, note) = attributed(cell.steps.attribution && outcome.is_ok(), first.modules);
     execution.warnings.extend(note);
     let record = Record {
-        version: record::VERSION,
-        run: run.name.clone(),
         session: session.session.clone(),
-        image: cell.image.clone(),
         image_id: execution.image_id,
-        suite: cell.suite.clone(),
-        scenario: cell.scenario.clone(),
-        workload: cell.workload.clone(),
-        axes: cell.axes.clone(),
-        host: order.places[0].host.clone(),
-        device: order.device(),
-        block: run.block,
-        order: run.order,
         attempt,
         started_at: execution.started_at,
         wall_seconds: execution.wall_seconds,
@@ -128,8 +105,22 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         shortage,
         warnings: execution.warnings,
         notes: execution.notes,
+        ..planned(run, cell, order)
     };
     (record, reported)
+}
+
+/// What ran in profiled steps, the longest first, and what is wrong where nothing did.
+fn profiled(asked: Option<u32>, found: BTreeMap<String, Kernel>) -> (Vec<Kernel>, Option<String>) {
+    let mut kernels: Vec<Kernel> = found.into_values().collect();
+    kernels.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    let asked = asked.filter(|steps| *steps > 0 && kernels.is_empty());
+    let note = asked.map(|steps| {
+        format!(
+            "no kernel of {steps} profiled steps was reported; the log says why where it is known"
+        )
+    });
+    (kernels, note)
 }
 
 /// The modules of a run, and what is wrong with them: those that do not add up to their step are
@@ -152,6 +143,39 @@ fn reported(results: &Results) -> Vec<DeclaredMetric> {
     let own = all.filter(|(name, _)| Metric::built_in(name).is_none());
     own.filter_map(|(name, told)| Some(DeclaredMetric::reported(name, told.unit?, told.better?)))
         .collect()
+}
+
+/// What a record has of the plan.
+fn planned(run: &Run, cell: &record::CellPlan, order: &Order) -> Record {
+    Record {
+        version: record::VERSION,
+        run: run.name.clone(),
+        image: cell.image.clone(),
+        suite: cell.suite.clone(),
+        scenario: cell.scenario.clone(),
+        workload: cell.workload.clone(),
+        axes: cell.axes.clone(),
+        host: order.places[0].host.clone(),
+        device: order.device(),
+        block: run.block,
+        order: run.order,
+        ..Record::default()
+    }
+}
+
+fn contaminated(
+    execution: &Execution,
+    hosts: &[&dyn Host],
+    order: &Order,
+    session: &Session,
+) -> Vec<String> {
+    validity::contamination(
+        &execution.validity.limits.clone().unwrap_or_default(),
+        &execution.monitor,
+        hosts,
+        order.machine_memory_bytes,
+        &session.policy,
+    )
 }
 
 /// Holds what a run that says to have ended well yielded against what was asked, and against what

@@ -24,7 +24,6 @@ fn refused<T>(message: impl Into<String>) -> Result<T, DecideError> {
 }
 
 /// A session that adds blocks until it is decided, as it stands before its first block.
-#[must_use]
 pub fn until_decided(sides: SidesCompared, time_budget: Duration, most_blocks: u32) -> Deciding {
     Deciding {
         sides,
@@ -118,7 +117,6 @@ pub(super) fn due(deciding: &mut Deciding, blocks: u32) -> Option<Look> {
 }
 
 /// How strictly a session is to be decided, and against what.
-#[must_use]
 pub fn options(deciding: &Deciding) -> verdict::Options {
     let options = deciding
         .error

@@ -36,12 +36,7 @@ pub enum SessionError {
     File(PathBuf),
     /// A link, or a folder with files in it.
     #[error("{} {what}; give a new or an empty folder", .path.display())]
-    NotNew {
-        /// The folder.
-        path: PathBuf,
-        /// What it is, or has.
-        what: String,
-    },
+    NotNew { path: PathBuf, what: String },
     /// There is a session in the folder already.
     #[error(
         "{} already holds a session; continue it with `{}`, or give another folder",

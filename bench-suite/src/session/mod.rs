@@ -26,7 +26,7 @@ pub use decide::{DecideError, check_sides, options, until_decided};
 pub use difference::Difference;
 pub use error::SessionError;
 pub use folder::{check_folder, check_new_folder};
-pub use progress::{Both, Progress, Silent, Subscriber};
+pub use progress::{Progress, Silent, Subscriber};
 
 use crate::{
     executors::{self, Executor},
@@ -35,7 +35,6 @@ use crate::{
 use folder::lock;
 use runs::{AttemptLog, Stopped};
 
-/// How a session ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     pub planned: usize,
@@ -48,7 +47,6 @@ pub struct Totals {
 
 impl Totals {
     /// Whether every planned run is finished.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.remaining == 0
     }
@@ -65,7 +63,6 @@ pub struct Session {
 }
 
 /// A name for a session that begins now: the time, and four letters by chance.
-#[must_use]
 pub fn fresh_name() -> String {
     let now = Timestamp::now().to_zoned(TimeZone::UTC);
     let mut random = rand::rng();
@@ -177,17 +174,14 @@ impl Session {
     }
 
     /// The session's file, as it stands.
-    #[must_use]
     pub fn session(&self) -> &record::Session {
         &self.plan.session
     }
 
-    #[must_use]
     pub fn folder(&self) -> &SessionFolder {
         &self.folder
     }
 
-    #[must_use]
     pub fn totals(&self) -> Totals {
         self.attempts.totals(&self.plan)
     }

@@ -47,16 +47,6 @@ pub trait Subscriber {
     fn tell(&mut self, progress: Progress<'_>);
 }
 
-#[derive(Debug)]
-pub struct Both<A, B>(pub A, pub B);
-
-impl<A: Subscriber, B: Subscriber> Subscriber for Both<A, B> {
-    fn tell(&mut self, progress: Progress<'_>) {
-        self.0.tell(progress);
-        self.1.tell(progress);
-    }
-}
-
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

@@ -23,7 +23,6 @@ use crate::{
     validity::{self, Fitness},
 };
 
-/// Where a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RunStatus {
     Ok,

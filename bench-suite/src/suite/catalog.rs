@@ -18,15 +18,12 @@ pub struct Catalog {
 /// One file of the folder: a suite, or what is wrong with it.
 #[derive(Debug)]
 pub struct Listed {
-    /// Its name.
     pub name: String,
-    /// What it holds.
     pub suite: Result<Suite, SuiteError>,
 }
 
 impl Catalog {
     /// Of this folder.
-    #[must_use]
     pub fn of(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),

@@ -16,7 +16,6 @@ use super::{
     values::{Given, Picked, one_value, values},
 };
 
-/// Most cells of one suite.
 pub const MAX_CELLS: usize = 1000;
 
 /// Expands and checks every scenario.

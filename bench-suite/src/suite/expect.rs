@@ -51,7 +51,6 @@ impl JsonSchema for Expect {
     }
 }
 
-/// The schema of an entry.
 struct Entry;
 
 impl JsonSchema for Entry {
@@ -98,7 +97,6 @@ pub(super) fn expecting(
     }
 }
 
-/// One entry of `expect`, typed.
 pub(super) struct Expected {
     outcome: Reason,
     runs: Exclude,

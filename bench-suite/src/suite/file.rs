@@ -19,9 +19,7 @@ use super::{
     values::Reading,
 };
 
-/// Version of the suite format.
 pub const VERSION: u32 = 1;
-/// Most blocks of a session.
 pub const MAX_BLOCKS: u32 = 1000;
 
 /// A suite: what to measure and how often.
@@ -228,12 +226,10 @@ pub(super) fn check_version(document: &Document) -> Result<(), YamlError> {
     }
 }
 
-/// What a scenario runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WorkFile<'a> {
     /// A task of the built-in workload.
     Builtin(Model, Task),
-    /// A program.
     Program(&'a ProgramFile),
 }
 
@@ -277,7 +273,6 @@ pub(super) fn work_of<'a>(
     Err(document.error_expecting(&at.clone().key(key), message, expected, None))
 }
 
-/// Most ranks of a run.
 const MOST_RANKS: u32 = 1024;
 
 fn check_steps(document: &Document, at: &KeyPath, steps: Steps) -> Result<(), YamlError> {

@@ -170,7 +170,6 @@ pub struct Ulimit {
 }
 
 impl LimitsFile {
-    /// Checks what types cannot.
     pub(super) fn check(&self, document: &Document, path: &KeyPath) -> Result<(), YamlError> {
         let wrong = |key: &str, got: &dyn fmt::Display, expected: &str| {
             Err(document.error_expecting(

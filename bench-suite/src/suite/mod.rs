@@ -58,26 +58,16 @@ pub enum SuiteError {
     Yaml(#[from] YamlError),
     /// The folder of suites cannot be listed.
     #[error("cannot list the suites in {folder}: {source}")]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// No such suite.
+    Folder { folder: PathBuf, source: io::Error },
     #[error(
         "there is no suite `{name}` in {folder}; there are {}{}",
         if known.is_empty() { "none".to_owned() } else { known.join(", ") },
         meant.as_ref().map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default()
     )]
     Unknown {
-        /// What was asked for.
         name: String,
-        /// Where was looked.
         folder: PathBuf,
-        /// What is there.
         known: Vec<String>,
-        /// What was probably meant.
         meant: Option<String>,
     },
     /// The file's name cannot be a suite's.
@@ -85,15 +75,11 @@ pub enum SuiteError {
         "{path}: a suite is named after its file; expected up to 40 of a-z, 0-9 and -, \
          then .yaml, such as smoke.yaml"
     )]
-    Name {
-        /// The file.
-        path: PathBuf,
-    },
+    Name { path: PathBuf },
 }
 
 impl SuiteError {
     /// The error as it is shown to people; see [`YamlError::render`].
-    #[must_use]
     pub fn render(&self, color: bool) -> String {
         match self {
             Self::Yaml(error) => error.render(color),
@@ -107,7 +93,6 @@ impl SuiteError {
 pub struct Suite {
     /// Its name: the file's, without `.yaml`.
     pub name: String,
-    /// The file.
     pub path: PathBuf,
     /// SHA-256 of the file, in hex.
     pub digest: String,
@@ -119,14 +104,12 @@ pub struct Suite {
     pub blocks: u32,
     /// The scenarios, in the file's order.
     pub scenarios: Vec<Scenario>,
-    /// The metrics that it declares.
     pub metrics: Vec<DeclaredMetric>,
     /// What somebody claimed, for a session to judge.
     pub claims: Vec<Claim>,
 }
 
 impl Suite {
-    /// Reads and checks a file.
     pub fn read(path: &Path) -> Result<Self, SuiteError> {
         let name = catalog::name_of(path)?;
         let document = Document::read(path)?;
@@ -187,7 +170,6 @@ impl Suite {
     }
 
     /// Variants of all scenarios that are for this device.
-    #[must_use]
     pub fn cells(&self, device: DeviceKind) -> usize {
         self.scenarios
             .iter()
@@ -197,10 +179,6 @@ impl Suite {
 }
 
 /// The JSON Schema of suite files, as committed in `scenarios/suite.schema.json`.
-///
-/// # Panics
-/// Never: a schema always serialises.
-#[must_use]
 pub fn schema() -> String {
     let schema = schemars::schema_for!(file::SuiteFile);
     let mut text = serde_json::to_string_pretty(&schema).expect("a schema is JSON");

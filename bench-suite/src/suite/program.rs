@@ -20,7 +20,6 @@ const LONGEST_WORD: usize = 100_000;
 /// A program as one variant runs it: nothing in it stands for a parameter any more.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {
-    /// The command with its arguments.
     pub command: Vec<String>,
     /// Variables over those of the image.
     pub environment: BTreeMap<String, String>,
@@ -66,8 +65,6 @@ pub enum Network {
 }
 
 impl Network {
-    /// Its word.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -150,7 +147,6 @@ impl Program {
 }
 
 /// Whether this names an environment variable.
-#[must_use]
 pub fn is_variable(name: &str) -> bool {
     let mut letters = name.chars();
     letters
@@ -238,7 +234,6 @@ impl JsonSchema for Samples {
 
 impl ProgramFile {
     /// A command with nothing said about how it is run.
-    #[must_use]
     pub fn new(command: Vec<String>) -> Self {
         Self {
             command,
@@ -255,7 +250,6 @@ impl ProgramFile {
         }
     }
 
-    /// Checks what types cannot.
     pub(super) fn check(&self, document: &Document, at: &KeyPath) -> Result<(), YamlError> {
         let wrong = |at: KeyPath, message: String, expected: &str| {
             Err(document.error_expecting(&at, message, expected, None))
@@ -325,9 +319,6 @@ impl ProgramFile {
     }
 
     /// The program of these axes. `folder`: that of the suite.
-    ///
-    /// # Errors
-    /// The value that is no number of samples.
     pub(super) fn of(&self, axes: &Axes, folder: &Path) -> Result<Program, String> {
         let fill = |text: &String| {
             let axes = axes.iter();
@@ -373,9 +364,6 @@ impl ProgramFile {
 }
 
 /// `SOURCE:TARGET`, with `:ro` or `:rw` behind it or not.
-///
-/// # Errors
-/// What was expected.
 pub fn mount_of(text: &str, folder: &Path) -> Result<ProgramMount, &'static str> {
     const EXPECTED: &str =
         "expected SOURCE:/TARGET, or SOURCE:/TARGET:rw for a copy a run to write to";

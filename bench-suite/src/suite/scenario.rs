@@ -23,7 +23,6 @@ pub enum DeviceKind {
 
 impl DeviceKind {
     /// A device of this kind, for checks that do not care which.
-    #[must_use]
     pub fn any(self) -> Device {
         match self {
             Self::Cpu => Device::Cpu,
@@ -31,8 +30,6 @@ impl DeviceKind {
         }
     }
 
-    /// The word in suites.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -55,11 +52,9 @@ impl From<Device> for DeviceKind {
 pub struct Scenario {
     /// Its name, unique in the suite.
     pub name: String,
-    /// What it is for.
     pub description: Option<String>,
     /// What it measures; of a program the command with the places of its parameters.
     pub workload: Workload,
-    /// How many steps.
     pub steps: Steps,
     /// Processes of a run, each on a GPU of its own.
     pub ranks: u32,
@@ -67,7 +62,6 @@ pub struct Scenario {
     pub seed: u64,
     /// Threads for work on the CPU; `None`: as many as the run may use.
     pub threads: Option<u32>,
-    /// What a run may use.
     pub limits: Limits,
     /// Relative changes that count as none, by metric, where the suite sets its own.
     pub thresholds: BTreeMap<String, f64>,
@@ -77,21 +71,16 @@ pub struct Scenario {
     pub variants: Vec<ScenarioVariant>,
 }
 
-/// What a run does.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Work {
     /// What the built-in workload computes, as its run file says it.
     Builtin {
-        /// The model.
         model: Model,
-        /// The task.
         task: Task,
-        /// The choice on every axis.
         variant: Variant,
     },
     /// A program of the user's, with the variables that axes of ours set.
     Program {
-        /// What it is.
         program: Box<Program>,
         /// The choice on the axes of ours.
         variant: Variant,
@@ -111,9 +100,7 @@ impl Work {
 /// One variant and where it is for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScenarioVariant {
-    /// The choice on every axis.
     pub axes: Axes,
-    /// What its runs do.
     pub work: Work,
     /// The devices, at least one.
     pub devices: Vec<DeviceKind>,

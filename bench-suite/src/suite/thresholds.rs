@@ -13,7 +13,6 @@ use strict_yaml::{Document, KeyPath, YamlError, most_similar};
 pub(super) struct ThresholdsFile(BTreeMap<String, f64>);
 
 impl ThresholdsFile {
-    /// Checks names and values.
     pub(super) fn check(&self, document: &Document, at: &KeyPath) -> Result<(), YamlError> {
         for (name, threshold) in &self.0 {
             let at = at.clone().key(name.as_str());

@@ -8,7 +8,6 @@ use strict_yaml::{Document, KeyPath, YamlError};
 
 use super::units::{Wait, scalar, within};
 
-/// Most repeats of one run.
 const MOST_REPEATS: u32 = 100;
 /// A run on the CPU has the same CPUs as whatever else runs.
 const BUSY_PERCENT_ON_CPU: f64 = 25.0;
@@ -79,7 +78,6 @@ impl JsonSchema for Limit {
 }
 
 impl ValidityFile {
-    /// Checks what types cannot.
     pub(super) fn check(&self, document: &Document, path: &KeyPath) -> Result<(), YamlError> {
         self.repeats.map_or(Ok(()), |repeats| {
             within(document, path, "repeats", repeats, 0..=MOST_REPEATS)
@@ -98,7 +96,6 @@ pub struct ValidityKeys([ValidityFile; 2]);
 
 impl ValidityKeys {
     /// What holds for runs on this device: what they say, and else what is usual.
-    #[must_use]
     pub fn limits(&self, device: Device) -> ValidityLimits {
         let mut all = ValidityLimits {
             host_busy_percent: (!device.is_cuda()).then_some(BUSY_PERCENT_ON_CPU),

@@ -13,7 +13,6 @@ use crate::host::Host;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What a wait came to.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Fitness {
     Fit,

@@ -143,11 +143,14 @@ mod tests {
         check(&shared, true, &[]);
         let quarter = 0.25 * crate::host::local::open().cpus();
         let scarce = [Sample(0.0, 500.0), Sample(1.0, 40.0)];
-        let mut host = Monitor::from_iter([
-            series(Sampled::OtherCores, &[Sample(0.0, quarter)]),
-            series(Sampled::HostAvailableBytes, &scarce),
-        ]);
-        host.memory_stall_percent = Some(33.0);
+        let of_host = |series| Monitor {
+            series,
+            memory_stall_percent: Some(33.0),
+            ..Monitor::default()
+        };
+        let busy = series(Sampled::OtherCores, &[Sample(0.0, quarter)]);
+        let scarce = series(Sampled::HostAvailableBytes, &scarce);
+        let host = of_host([busy, scarce].into());
         check(
             &host,
             false,
@@ -157,8 +160,7 @@ mod tests {
             ],
         );
         let plenty = series(Sampled::HostAvailableBytes, &[Sample(0.0, 500.0)]);
-        let mut own_limit = Monitor::from_iter([plenty]);
-        own_limit.memory_stall_percent = Some(33.0);
+        let own_limit = of_host([plenty].into());
         check(&own_limit, false, &[]);
     }
 

@@ -57,8 +57,6 @@ pub struct OtherMethods {
 }
 
 impl OtherMethods {
-    /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pairs == 0
     }
@@ -75,7 +73,6 @@ impl OtherMethods {
 
 impl ClaimFound {
     /// Whether the session measured what it is about.
-    #[must_use]
     pub fn is_measured(&self) -> bool {
         !self.pairs.is_empty()
     }
@@ -98,7 +95,6 @@ pub struct ClaimPair {
 
 impl ClaimPair {
     /// Whether its two cells are of two images.
-    #[must_use]
     pub fn is_across_images(&self) -> bool {
         let mut baseline = self.baseline.iter();
         baseline.any(|cell| cell.image != self.treated.image)
@@ -154,14 +150,11 @@ impl ClaimVerdict {
 #[derive(Debug, thiserror::Error)]
 #[error("the claim \"{}\": {problem}", printable(statement))]
 pub struct ClaimsError {
-    /// The claim.
     pub statement: String,
-    /// Why.
     pub problem: ClaimProblem,
 }
 
 /// What is wrong with a claim.
-#[expect(missing_docs, reason = "each says in its message what it is")]
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimProblem {
     #[error(transparent)]

@@ -26,10 +26,8 @@ use crate::{
 /// Version of the file format of [`Verdicts`].
 pub const VERSION: u32 = 6;
 
-/// How two sides are compared.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Statistical settings.
     pub statistics: judge::compare::Options,
     /// Relative noise thresholds that replace a metric's own, by its name.
     pub thresholds: BTreeMap<String, f64>,
@@ -50,7 +48,6 @@ pub struct Options {
 
 impl Options {
     /// So strict that a verdict is wrong with at most this probability.
-    #[must_use]
     pub fn at_error(error: f64) -> Self {
         let mut options = Self::default();
         options.statistics.alpha = error;
@@ -73,7 +70,6 @@ impl Options {
 /// A ratio that a metric is judged against.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Beside {
-    /// The metric.
     pub metric: String,
     /// Head ÷ base.
     pub ratio: f64,
@@ -82,13 +78,9 @@ pub struct Beside {
 /// One metric of one cell, by its names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CellMetric {
-    /// The suite.
     pub suite: String,
-    /// The scenario.
     pub scenario: String,
-    /// The variant.
     pub variant: String,
-    /// The metric.
     pub metric: String,
 }
 
@@ -194,7 +186,6 @@ impl MetricVerdict {
     }
 
     /// What it comes to in words: `not measured in head`, or else the verdict.
-    #[must_use]
     pub fn outcome(&self) -> String {
         self.not_measured_in.map_or_else(
             || self.comparison.verdict.to_string(),
@@ -207,7 +198,6 @@ impl CellVerdicts {
     /// What a gate makes of how often the cell fails: *regressed* where it works in the base and
     /// never in the head, or fails far more often there; *inconclusive* where all of its runs in
     /// the head failed for what is no fault of an image. `None` for every other cell.
-    #[must_use]
     pub fn lost(&self) -> Option<Verdict> {
         let alpha = judge::compare::Options::default().alpha;
         self.failures.as_ref()?.verdict(alpha)
@@ -245,7 +235,6 @@ impl Verdicts {
 
     /// Whether nothing that is gated could be judged: runs failed, or no cell yields it on both
     /// sides. Where no metric is gated there is no gate.
-    #[must_use]
     pub fn is_nothing_gated(&self) -> bool {
         let mut gated = self.all().filter(|(_, found)| found.gated).peekable();
         let has_failed = self.cells.iter().any(|cell| cell.metrics.is_empty());
@@ -274,11 +263,10 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     warnings.extend(one_sided(&base_cells, &head_cells, &base.origin));
     warnings.extend(one_sided(&head_cells, &base_cells, &head.origin));
     let (of_base, of_head) = (base.thresholds(), head.thresholds());
-    let is_other = |cell: &Cell| of_base.get(cell) != of_head.get(cell);
-    match common.iter().filter(|(cell, ..)| is_other(cell)).count() {
-        0 => {}
-        cells => warnings.push(Warning::ThresholdsDiffer { cells }),
-    }
+    let cells = common.iter().map(|(cell, ..)| *cell);
+    let cells = cells.filter(|cell| of_base.get(*cell) != of_head.get(*cell));
+    let cells = cells.count();
+    warnings.extend((cells > 0).then_some(Warning::ThresholdsDiffer { cells }));
     let of_two_sessions = base.origin.session != head.origin.session;
     warnings.extend(busy_host(&common, base, head));
     warnings.extend(short_windows(&common, &of_head));
@@ -340,7 +328,6 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
 
 /// What two images are, judged as far as both are known: their sizes, and how long they took to load
 /// where both were loaded nearly whole.
-#[must_use]
 pub fn of_images(base: &ImageFacts, head: &ImageFacts, options: &Options) -> Vec<MetricVerdict> {
     // An image has one size in every block; two of them leave nothing to chance. It is loaded once.
     let sizes = [base, head].map(|image| Some(image.size_bytes? as f64));
@@ -492,7 +479,6 @@ fn one_sided(
         .collect()
 }
 
-/// The answer beside its question.
 pub(crate) fn answered(question: &Question<'_>, mut comparison: Comparison) -> MetricVerdict {
     let Question { metric, blocks, .. } = question;
     let base = median(blocks.values().filter_map(|block| block.base));

@@ -4,7 +4,6 @@ use judge::{family::FamilyError, sequential::SequentialError};
 use record::MethodDifference;
 
 /// Why two sides cannot be compared.
-#[expect(missing_docs, reason = "each says in its message what it is")]
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     #[error(

@@ -117,7 +117,6 @@ impl FailedRuns {
     }
 
     /// Whether no run yielded a metric.
-    #[must_use]
     pub fn all(&self) -> bool {
         self.failed == self.runs
     }

@@ -14,10 +14,8 @@ pub enum FailOn {
     Inconclusive,
 }
 
-/// What a gate found.
 #[derive(Debug, Clone)]
 pub struct Gate<'a> {
-    /// Gated metrics that fail it.
     pub failing: Vec<(&'a CellVerdicts, &'a MetricVerdict)>,
     /// Cells that fail it as a whole: they work in the base and never in the head. Their metrics
     /// are not among [`Gate::failing`].
@@ -25,8 +23,6 @@ pub struct Gate<'a> {
 }
 
 impl<'a> Gate<'a> {
-    /// Reads the gated metrics.
-    #[must_use]
     pub fn read(verdicts: &'a Verdicts, fail_on: FailOn) -> Self {
         let fails = |verdict| match verdict {
             Verdict::Regressed => true,
@@ -46,14 +42,11 @@ impl<'a> Gate<'a> {
         Self { failing, lost }
     }
 
-    /// Whether nothing fails it.
-    #[must_use]
     pub fn passes(&self) -> bool {
         self.count() == 0
     }
 
     /// How many metrics and whole cells fail it.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.failing.len() + self.lost.len()
     }

@@ -191,7 +191,6 @@ impl KernelChanges {
 
 impl KernelChange {
     /// How much more time a step of the head spends in it, in seconds.
-    #[must_use]
     pub fn seconds(&self) -> f64 {
         self.head.seconds - self.base.seconds
     }

@@ -33,9 +33,7 @@ const IN_PAIRS: [&Metric; 3] = [
 /// One scenario of a session with its cells, judged in pairs.
 #[derive(Debug, Clone)]
 pub struct ScenarioPairs {
-    /// The suite.
     pub suite: String,
-    /// The scenario.
     pub scenario: String,
     /// The cells, in the order of the plan, the base of what the session was to decide first. The
     /// first one is the baseline.
@@ -44,12 +42,9 @@ pub struct ScenarioPairs {
     verdicts: BTreeMap<(usize, usize), CellVerdicts>,
 }
 
-/// One cell of a scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PairedCell {
-    /// The image.
     pub image: String,
-    /// The choice on every axis.
     pub axes: Axes,
 }
 
@@ -69,7 +64,6 @@ pub struct Best {
 impl Best {
     /// The best cell among those with these medians, by what `between` says of two of them; `None` with
     /// fewer than two.
-    #[must_use]
     pub fn of(
         direction: Direction,
         medians: &[(usize, f64)],
@@ -103,7 +97,6 @@ impl Best {
 impl ScenarioPairs {
     /// What `head` is against `base`, by their places; `None` where the two were not judged by
     /// the metric.
-    #[must_use]
     pub fn between(&self, base: usize, head: usize, metric: &Metric) -> Option<MetricVerdict> {
         let key = (base.min(head), base.max(head));
         let mut found = self.verdicts.get(&key)?.metrics.iter();

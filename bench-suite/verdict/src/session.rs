@@ -9,10 +9,8 @@ use crate::{CompareError, Options, Side, SideError, Verdicts, compare};
 /// Why a session's comparisons cannot be judged.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// A side cannot be picked.
     #[error(transparent)]
     Side(#[from] SideError),
-    /// Two sides cannot be compared.
     #[error(transparent)]
     Compare(#[from] CompareError),
 }

@@ -26,7 +26,6 @@ pub struct ShortWindow {
 impl ShortWindow {
     /// Of the successful runs of a cell, each by its median; `None` where the window is long
     /// enough, or nobody knows.
-    #[must_use]
     pub fn of<'a>(runs: impl Iterator<Item = &'a Record>, threshold: Option<f64>) -> Option<Self> {
         let threshold = threshold.unwrap_or(catalogue::THROUGHPUT.threshold);
         let good =

@@ -48,7 +48,6 @@ impl fmt::Display for Origin {
 /// All runs of one image in one session.
 #[derive(Debug, Clone)]
 pub struct Side<'a> {
-    /// Where they come from.
     pub origin: Origin,
     session: &'a Session,
     runs: Vec<&'a Record>,
@@ -58,7 +57,6 @@ pub struct Side<'a> {
 }
 
 /// Why a side cannot be picked.
-#[expect(missing_docs, reason = "each says in its message what it is")]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SideError {
     #[error(
@@ -167,7 +165,6 @@ impl<'a> Side<'a> {
         Rows::with(other.session.metrics.iter().chain(&self.session.metrics))
     }
 
-    /// What measured.
     pub(crate) fn session(&self) -> &'a Session {
         self.session
     }
@@ -252,7 +249,6 @@ impl<'a> Side<'a> {
     }
 
     /// Whether a cell is on both sides.
-    #[must_use]
     pub fn shares_a_cell(&self, other: &Side<'_>) -> bool {
         let (own, others) = (self.cells(), other.cells());
         own.keys().any(|cell| others.contains_key(cell))

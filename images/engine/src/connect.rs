@@ -55,9 +55,6 @@ impl Engine {
 
     /// Connects to every engine that answers: [`Engine::connect`] takes the first of them. Two
     /// addresses of one engine count once.
-    ///
-    /// # Errors
-    /// As [`Engine::connect`].
     pub async fn connect_all(endpoint: &Endpoint) -> Result<Vec<Self>> {
         let mut engines: Vec<Self> = Vec::new();
         let mut attempts = Vec::new();
@@ -118,15 +115,10 @@ impl Engine {
     }
 
     /// What the engine said about itself when the connection was made.
-    #[must_use]
     pub fn facts(&self) -> &EngineFacts {
         &self.inner.facts
     }
 
-    /// Whether the engine still answers.
-    ///
-    /// # Errors
-    /// An error with [`Error::is_engine_gone`] true, where it does not.
     pub async fn ping(&self) -> Result<()> {
         match tokio::time::timeout(GREETING, self.docker().ping()).await {
             Ok(Ok(_)) => Ok(()),

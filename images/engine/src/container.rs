@@ -35,9 +35,6 @@ impl Engine {
     ///
     /// A caller that is cancelled in here leaves nothing behind: the creation runs
     /// to its end and what comes out of it is removed.
-    ///
-    /// # Errors
-    /// [`Error::Mount`], [`Error::ImageMissing`], or [`Error::Failed`].
     pub async fn create(&self, spec: &ContainerSpec) -> Result<Container> {
         spec.check()?;
         let (engine, spec) = (self.clone(), spec.clone());
@@ -106,26 +103,22 @@ impl Engine {
 impl Container {
     /// The engine's id. It changes at most once, in [`Container::start`], where
     /// something refused there had to be given up.
-    #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
     /// The name asked for, or the short id.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// What the engine warned about when creating, such as a limit that its kernel
     /// does not have.
-    #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
     /// What was asked for as best effort and refused.
-    #[must_use]
     pub fn fallbacks(&self) -> &[Fallback] {
         &self.fallbacks
     }

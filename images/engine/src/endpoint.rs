@@ -7,10 +7,8 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 
-/// Where Docker listens.
 const DOCKER_SOCKET: &str = "/var/run/docker.sock";
 
-/// Which engine to use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Endpoint {
     /// What the docker command would use, then Podman's sockets: `DOCKER_HOST`,
@@ -18,19 +16,15 @@ pub enum Endpoint {
     /// where none of these is set, the usual sockets.
     #[default]
     Auto,
-    /// One Unix socket.
     At(PathBuf),
 }
 
 impl Endpoint {
-    /// A Unix socket.
-    #[must_use]
     pub fn socket(path: impl Into<PathBuf>) -> Self {
         Self::At(path.into())
     }
 
     /// [`Endpoint::Auto`].
-    #[must_use]
     pub fn auto() -> Self {
         Self::Auto
     }

@@ -11,7 +11,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong; each says where, what, why and what next.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says what its fields are")]
 pub enum Error {
     /// No engine answers at any of the places where one may be.
     #[error("no container engine answers{}\n{}", tried(.0), advice(.0))]
@@ -47,7 +46,6 @@ pub enum Error {
 
 impl Error {
     /// What the engine did, where the error is about an operation on an engine.
-    #[must_use]
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Failed(failure) => Some(failure),
@@ -57,7 +55,6 @@ impl Error {
 
     /// Whether the engine itself went away, so that a retry makes sense once one
     /// answers again.
-    #[must_use]
     pub fn is_engine_gone(&self) -> bool {
         matches!(self, Self::NoEngine(_))
             || self
@@ -66,14 +63,12 @@ impl Error {
     }
 
     /// Whether the engine says that the disk it keeps its data on is full.
-    #[must_use]
     pub fn is_for_want_of_room(&self) -> bool {
         self.failure()
             .is_some_and(|failure| failure.cause.is_for_want_of_room())
     }
 }
 
-/// One operation that failed.
 #[derive(Debug)]
 pub struct Failure {
     /// What was asked, such as `load image archive`.
@@ -82,7 +77,6 @@ pub struct Failure {
     pub engine: String,
     /// What the operation was about: an id, a reference, a path.
     pub object: String,
-    /// Why it failed.
     pub cause: Cause,
 }
 
@@ -102,23 +96,19 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Why an operation failed.
 #[derive(Debug)]
 pub enum Cause {
     /// The engine answered with an error status.
     Refused {
         /// HTTP status.
         status: u16,
-        /// The engine's words.
         message: String,
     },
     /// The engine answered 200 and reported an error in the body.
     Reported(String),
-    /// Nobody listens any more.
     Unreachable(String),
     /// The connection broke in the middle.
     Lost(String),
-    /// No answer in time.
     TimedOut,
     /// The answer is not what the API describes.
     Unreadable(String),
@@ -128,7 +118,6 @@ pub enum Cause {
 
 impl Cause {
     /// Whether the engine itself went away.
-    #[must_use]
     pub fn is_engine_gone(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::Lost(_) | Self::TimedOut)
     }

@@ -44,7 +44,6 @@ pub enum Oom {
     Unknown,
 }
 
-/// How a container ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
     /// Exit code, 128 + signal for a signal; `None` where the engine does not know.
@@ -52,7 +51,6 @@ pub struct Exit {
     /// Signal that ended the main process, out of the code. A program can also
     /// return such a code by itself.
     pub signal: Option<i32>,
-    /// Out-of-memory verdict.
     pub oom: Oom,
     /// What somebody else asked the engine for that ended the container, in its word for the event:
     /// `kill`, `stop`, `destroy` or `remove`.

@@ -10,11 +10,9 @@ use crate::{Error, Result};
 
 const KERNEL_RELEASE: &str = "/proc/sys/kernel/osrelease";
 
-/// Whose engine it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Product {
-    /// Docker Engine (moby).
     Docker,
     /// Podman through `podman system service`.
     Podman,
@@ -33,7 +31,6 @@ impl std::fmt::Display for Product {
 /// engine does not say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineFacts {
-    /// Docker or Podman.
     pub product: Product,
     /// The engine's version, such as `20.10.24+dfsg1`.
     pub version: String,
@@ -55,7 +52,6 @@ pub struct EngineFacts {
 
 impl EngineFacts {
     /// `Docker 20.10.24 at unix:///var/run/docker.sock`, for messages.
-    #[must_use]
     pub fn describe(&self) -> String {
         format!("{} {} at {}", self.product, self.version, self.endpoint)
     }
@@ -92,7 +88,6 @@ impl EngineFacts {
     }
 
     /// Major and minor version, for what depends on it; `(0, 0)` where unreadable.
-    #[must_use]
     pub fn version_numbers(&self) -> (u32, u32) {
         let mut numbers = self
             .version
@@ -103,7 +98,6 @@ impl EngineFacts {
 
     /// Whether `oom_killed` means something: Podman before 5 leaves it false
     /// whatever happened.
-    #[must_use]
     pub fn reports_oom(&self) -> bool {
         self.product == Product::Docker || self.version_numbers().0 >= 5
     }

@@ -12,7 +12,6 @@ pub struct Fallback {
     /// What was given up: `ulimits` (those of the spec), `default ulimits` (those that
     /// the engine sets by itself; this process's own are used) or `init`.
     pub what: String,
-    /// The engine's words.
     pub reason: String,
 }
 

@@ -46,9 +46,6 @@ impl Engine {
     /// Has the engine pull an image by its reference, best one with a digest. `progress` hears of
     /// the bytes downloaded, and of those known so far to be needed. Without a `login` the engine
     /// asks as nobody.
-    ///
-    /// # Errors
-    /// [`Error::Failed`], with the engine's words: it is the engine that asks the registry.
     pub async fn pull(
         &self,
         reference: &str,
@@ -75,9 +72,6 @@ impl Engine {
 
     /// Takes an image out of the engine as an archive. `piece` gets its bytes in order; an error
     /// of its own ends it.
-    ///
-    /// # Errors
-    /// [`Error::Failed`]; [`Cause::Local`] where `piece` failed.
     pub async fn save(
         &self,
         image: &str,
@@ -101,7 +95,6 @@ impl Engine {
 /// What lies at a path of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathFacts {
-    /// Its size in bytes.
     pub size_bytes: u64,
     /// Where it leads within the container, where it is a link.
     pub link_target: Option<String>,
@@ -110,9 +103,6 @@ pub struct PathFacts {
 impl Container {
     /// What lies at a path of the container, which need not have been started; `None` where nothing
     /// does.
-    ///
-    /// # Errors
-    /// [`Error::Failed`].
     pub async fn stat(&self, path: &str) -> Result<Option<PathFacts>> {
         let options = ContainerArchiveInfoOptionsBuilder::default()
             .path(path)
@@ -140,9 +130,6 @@ impl Container {
 
     /// What lies at a path of the container, which need not have been started, as a tar archive.
     /// `piece` gets its bytes in order; an error of its own ends it. False where nothing lies there.
-    ///
-    /// # Errors
-    /// [`Error::Failed`]; [`Cause::Local`] where `piece` failed.
     pub async fn copy_out(
         &self,
         path: &str,

@@ -30,9 +30,7 @@ pub struct ImageFacts {
     pub layers: Vec<String>,
     /// Size as the engine counts it.
     pub size_bytes: u64,
-    /// Labels of the image's configuration.
     pub labels: BTreeMap<String, String>,
-    /// Environment of the image's configuration.
     pub environment: BTreeMap<String, String>,
     /// Folders that the image declares as volumes: an engine makes each a writable one on the
     /// machine's disk, with a copy of what the image has there.
@@ -90,7 +88,6 @@ pub struct ImageSummary {
     pub tags: Vec<String>,
     /// Size as the engine counts it, shared layers included.
     pub size_bytes: u64,
-    /// Labels of the image's configuration.
     pub labels: BTreeMap<String, String>,
 }
 

@@ -27,9 +27,6 @@ impl Engine {
     /// Success means that the engine reported none. It does not mean that the
     /// image is whole: containerd's store reports success where layers that the
     /// archive leaves out are missing. Look at [`Engine::image`] afterwards.
-    ///
-    /// # Errors
-    /// [`Error::Failed`]; [`Cause::Local`] where reading the archive failed.
     pub async fn load<S, P>(&self, archive: S, mut progress: P) -> Result<()>
     where
         S: Stream<Item = io::Result<Bytes>> + Send + 'static,

@@ -17,11 +17,9 @@ pub const LABEL_HOST: &str = "org.torchgauge.host";
 /// The process that makes containers, and what for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// Session.
     pub session: String,
     /// Run, unique in the session.
     pub run: String,
-    /// Process id.
     pub pid: u32,
     /// See [`LABEL_START`].
     pub start: String,
@@ -42,8 +40,6 @@ pub enum Liveness {
 }
 
 impl Owner {
-    /// This process.
-    #[must_use]
     pub fn this_process(session: &str, run: &str) -> Self {
         let pid = std::process::id();
         Self {
@@ -61,7 +57,6 @@ impl Owner {
     }
 
     /// Labels for [`crate::ContainerSpec::labels`].
-    #[must_use]
     pub fn labels(&self) -> BTreeMap<String, String> {
         [
             (LABEL_SESSION, self.session.clone()),
@@ -75,7 +70,6 @@ impl Owner {
     }
 
     /// The owner in a container's labels; `None` where they are not ours or not whole.
-    #[must_use]
     pub fn from_labels(labels: &BTreeMap<String, String>) -> Option<Self> {
         let label = |key| labels.get(key).cloned();
         Some(Self {
@@ -88,7 +82,6 @@ impl Owner {
     }
 
     /// Whether the owner still runs, as far as can be seen from this process.
-    #[must_use]
     pub fn liveness(&self) -> Liveness {
         let parts: Vec<&str> = self.start.split('/').collect();
         let [boot, namespace, ticks] = parts[..] else {

@@ -65,7 +65,6 @@ impl Engine {
     }
 
     /// Ids of the containers that this connection made and that are not yet gone.
-    #[must_use]
     pub fn live_containers(&self) -> Vec<String> {
         self.inner.registry.ids()
     }

@@ -34,13 +34,10 @@ pub struct ContainerSpec {
     pub labels: BTreeMap<String, String>,
     /// Files and folders of the engine's machine.
     pub mounts: Vec<Mount>,
-    /// What the container may use.
     pub limits: Limits,
     /// GPUs, all by one path that [`crate::gpu::candidates`] finds possible.
     pub gpus: Vec<GpuAccess>,
-    /// Interprocess communication.
     pub ipc: Ipc,
-    /// Whom it runs as.
     pub user: User,
     /// The folder that it starts in; the image's own where `None`.
     pub workdir: Option<String>,
@@ -85,7 +82,6 @@ pub struct Limits {
     pub cpuset: Option<String>,
     /// Size of `/dev/shm`; the engine's default (64 MiB) where `None`.
     pub shm_bytes: Option<u64>,
-    /// Processes and threads.
     pub pids: Option<u32>,
     /// Best effort: an engine may refuse them, see [`crate::Container::fallbacks`].
     pub ulimits: Vec<Ulimit>,
@@ -130,7 +126,6 @@ pub enum Ipc {
     Host,
 }
 
-/// Whom a container runs as.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum User {
     /// Nobody: a user without a name.

@@ -34,7 +34,6 @@ pub struct Sample {
     /// Memory in use less the file cache that can be given back at once, as `docker
     /// stats` shows it.
     pub memory_bytes: Option<u64>,
-    /// Processes and threads.
     pub pids: Option<u64>,
     /// Read from block devices since the start.
     pub read_bytes: Option<u64>,
@@ -42,7 +41,6 @@ pub struct Sample {
     pub written_bytes: Option<u64>,
 }
 
-/// A stream of samples.
 pub type StatsStream = Pin<Box<dyn Stream<Item = Result<Sample>> + Send>>;
 
 impl Container {
@@ -50,7 +48,6 @@ impl Container {
     /// [`Container::wait`] or [`Container::remove`] comes back, the container is
     /// dropped, or the engine sends the empty reading of an ended container (Docker
     /// goes on sending those for ever).
-    #[must_use]
     pub fn stats(&self) -> StatsStream {
         let readings = match self.engine.facts().product {
             Product::Docker => self.streamed().boxed(),

@@ -13,19 +13,15 @@ use crate::{
 /// A container that carries a label that was looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leftover {
-    /// The engine's id.
     pub id: String,
     /// Name, without the slash that engines put before it.
     pub name: String,
-    /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// Whether it runs.
     pub is_running: bool,
 }
 
 impl Leftover {
     /// Who made it; `None` where the labels do not say so in full.
-    #[must_use]
     pub fn owner(&self) -> Option<Owner> {
         Owner::from_labels(&self.labels)
     }

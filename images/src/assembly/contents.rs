@@ -155,7 +155,6 @@ impl ToldParts {
     }
 }
 
-/// What the image's configuration says.
 pub(crate) fn settings(
     image: &Image,
     libtorch: &Libtorch,

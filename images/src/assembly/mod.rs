@@ -51,7 +51,6 @@ pub struct Assembly {
     pub config_id: Digest,
     /// Its ID on Docker's containerd store.
     pub manifest_id: Digest,
-    /// What it is made of.
     pub facts: ImageFacts,
     /// The lock that this build would write.
     pub lock: Lock,
@@ -73,7 +72,6 @@ pub(crate) struct Lower<'a> {
 }
 
 impl<'a> Lower<'a> {
-    /// What it is made of.
     pub(crate) fn facts(&self) -> ImageFacts {
         let has_cuda = self.libtorch.flavour == Flavour::Cuda;
         let (base, libraries) = (&self.base, self.libtorch_lock.libraries());

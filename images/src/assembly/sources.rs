@@ -37,7 +37,6 @@ pub struct Sources {
     pub scenario_binary: Option<PathBuf>,
     /// A base archive to use instead of the spec's base (`--base-archive`, `TORCHGAUGE_BASE`).
     pub base_archive: Option<PathBuf>,
-    /// What locks mean.
     pub locks: LockUse,
     /// What the cache may take (`--cache-size`, `TORCHGAUGE_CACHE_SIZE`).
     pub cache_bytes: u64,

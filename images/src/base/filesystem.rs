@@ -23,7 +23,6 @@ const LINKS_MAX: usize = 40;
 const WHITEOUT: &str = ".wh.";
 const OPAQUE: &str = ".wh..wh..opq";
 
-/// Where a file's bytes lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     archive: Arc<PathBuf>,

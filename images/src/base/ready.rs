@@ -28,7 +28,6 @@ pub(crate) struct ReadyBase {
     pub(crate) lock: BaseLock,
     /// Its libc's version, where it has one that can be read.
     pub(crate) glibc: Option<Glibc>,
-    /// Environment that comes with it.
     pub(crate) environment: Vec<String>,
     /// The folders of its own `LD_LIBRARY_PATH`.
     pub(crate) library_path: Vec<String>,

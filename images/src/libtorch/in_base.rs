@@ -46,7 +46,6 @@ struct Taken {
     folders: Vec<String>,
 }
 
-/// The libtorch inside a base.
 pub(crate) fn libtorch(
     base: &ReadyBase,
     folder: Option<&str>,

@@ -46,7 +46,6 @@ fn find_installed() -> Result<PathBuf> {
 
 /// The version of the PyTorch that `python3` would import, as it names itself, such as
 /// `2.11.0+cu130`; `None` where there is none.
-#[must_use]
 pub fn installed_version() -> Option<String> {
     let text = fs::read_to_string(find_installed().ok()?.join("torch/version.py"));
     quoted(&text.ok()?, "__version__")

@@ -16,7 +16,6 @@ pub(crate) trait LibraryIndex {
     fn names(&self) -> Vec<String>;
 }
 
-/// What was found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Linkage {
     /// The libraries that are loaded, by name.

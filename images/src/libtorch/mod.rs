@@ -15,7 +15,6 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use crate::{Flavour, lock::WheelsLock};
 
-/// Where a libtorch came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// Wheels, as a lock names them.
@@ -31,18 +30,14 @@ pub enum Origin {
 pub struct Library {
     /// Its name: what others ask for.
     pub name: String,
-    /// Where it lies.
     pub path: PathBuf,
-    /// Its size.
     pub size_bytes: u64,
 }
 
-/// A libtorch on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Libtorch {
     /// torch's version without what follows a `+`: `2.11.0`.
     pub version: String,
-    /// With or without CUDA.
     pub flavour: Flavour,
     /// The flavour's full name: `2.11.0+cpu`, `2.11.0+cu130`.
     pub name: String,
@@ -56,13 +51,11 @@ pub struct Libtorch {
     /// The packages that its libraries came in, as far as they are known: name without CUDA to
     /// version.
     pub packages: BTreeMap<String, String>,
-    /// Where it came from.
     pub origin: Origin,
 }
 
 impl Libtorch {
     /// The folders for `LD_LIBRARY_PATH` when a program is to run against it on this machine.
-    #[must_use]
     pub fn library_folders(&self) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = Vec::new();
         for library in &self.libraries {
@@ -76,7 +69,6 @@ impl Libtorch {
     }
 
     /// The sum of its libraries' sizes.
-    #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.libraries
             .iter()

@@ -20,7 +20,6 @@ use crate::{
 /// Of a text in a wheel no more is read.
 const MAX_TEXT_BYTES: u64 = 1 << 20;
 
-/// An open wheel.
 pub(crate) struct OpenWheel {
     path: PathBuf,
     archive: ZipArchive<BufReader<File>>,

@@ -12,7 +12,6 @@ use crate::{
 /// An image of Torchgauge's in an engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Present {
-    /// Its ID in the engine.
     pub id: String,
     /// The spec's name, from its label.
     pub image: String,
@@ -63,7 +62,6 @@ fn own_names(mut names: Vec<String>, image: &str) -> Vec<String> {
 /// What a prune did, or would do.
 #[derive(Debug, Default, Serialize)]
 pub struct Pruned {
-    /// What was removed.
     pub removed: Vec<Present>,
     /// What could not be removed, such as an image that a container still uses.
     pub kept: Vec<Kept>,
@@ -72,9 +70,7 @@ pub struct Pruned {
 /// An image that could not be removed.
 #[derive(Debug, Serialize)]
 pub struct Kept {
-    /// The image.
     pub image: Present,
-    /// Why.
     pub why: String,
 }
 

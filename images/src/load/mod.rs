@@ -66,7 +66,6 @@ pub struct Ready {
     pub id: String,
     /// What it is made of, with its name in the engine.
     pub facts: ImageFacts,
-    /// How it came there.
     pub loaded: Loaded,
 }
 

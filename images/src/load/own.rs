@@ -23,7 +23,6 @@ const MOST_BYTES: u64 = 4 << 20;
 pub struct OwnImage {
     /// What it was asked for by.
     pub reference: String,
-    /// Its ID in this engine.
     pub id: String,
     /// What it is made of, as far as its Python says; its flavour is the build of torch that it
     /// imports, empty where none.

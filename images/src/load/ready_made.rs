@@ -48,7 +48,6 @@ const OURS: &str = "torchgauge.";
 pub struct ReadyMade {
     /// What it was asked for by.
     pub reference: String,
-    /// Its ID in this engine.
     pub id: String,
     /// The name of the spec that it was made from.
     pub name: String,

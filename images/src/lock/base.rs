@@ -84,7 +84,6 @@ pub enum PackageKind {
 
 impl PackageKind {
     /// The word for it in lists.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Deb => "deb",

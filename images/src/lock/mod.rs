@@ -18,7 +18,6 @@ use crate::{Digest, Error, Flavour, Result, atomic_write, canonical, error::at};
 pub use base::{BaseContents, BaseLock, BasePackage, DebPackage, PackageKind};
 pub use wheels::{Wheel, WheelLibrary, WheelsLock};
 
-/// The version of the format.
 pub const LOCK_VERSION: u32 = 4;
 
 /// The end of a lock's file name, after the spec's name.
@@ -104,7 +103,6 @@ pub enum LibtorchLock {
 
 impl LibtorchLock {
     /// The flavour's full name, such as `2.11.0+cu130`.
-    #[must_use]
     pub fn name(&self) -> &str {
         match self {
             Self::Wheels(wheels) => &wheels.name,
@@ -113,7 +111,6 @@ impl LibtorchLock {
     }
 
     /// The libraries: name, size in bytes, digest.
-    #[must_use]
     pub fn libraries(&self) -> Box<dyn Iterator<Item = (&str, u64, Digest)> + '_> {
         match self {
             Self::Wheels(wheels) => Box::new(
@@ -288,7 +285,6 @@ impl Lock {
     }
 
     /// The sum of the layers' sizes.
-    #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.layers().map(|layer| layer.size_bytes).sum()
     }
@@ -302,8 +298,6 @@ impl Lock {
         })
     }
 
-    /// The JSON Schema of locks.
-    #[must_use]
     pub fn json_schema() -> serde_json::Value {
         schemars::schema_for!(Lock).to_value()
     }

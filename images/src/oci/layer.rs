@@ -24,7 +24,6 @@ use crate::{
 
 /// Changes whenever the bytes of a layer would change for the same tree.
 const FORMAT: u32 = 1;
-/// A tar archive's unit.
 pub(crate) const BLOCK_BYTES: u64 = 512;
 /// Longest path that a header holds; more would take further entries.
 const PATH_MAX_BYTES: usize = 100;
@@ -70,7 +69,6 @@ pub(crate) struct Tree {
     nodes: BTreeMap<String, Node>,
 }
 
-/// A layer's digest and size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LayerId {
     pub(crate) digest: Digest,
@@ -159,7 +157,6 @@ impl Tree {
         Ok(canonical::json(&(FORMAT, parts)))
     }
 
-    /// Writes the archive.
     pub(crate) fn write(&self, to: impl Write) -> Result<()> {
         let mut archive = Builder::new(to);
         for (path, node) in &self.nodes {
@@ -229,7 +226,6 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Writes the layer's bytes.
     pub(crate) fn write(&self, size_bytes: u64, mut to: impl Write) -> Result<()> {
         match self {
             Self::Tree(tree) => tree.write(to),

@@ -53,7 +53,6 @@ impl Packed {
     }
 
     /// The digest of the manifest: what to pull it by.
-    #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of(self.manifest.as_bytes())
     }
@@ -74,7 +73,6 @@ impl Packed {
     }
 
     /// The lock of the image with the digest that it is pulled by.
-    #[must_use]
     pub fn lock(&self) -> Lock {
         let mut lock = self.assembly.lock.clone();
         if let Some(image) = &mut lock.expected.image {
@@ -84,7 +82,6 @@ impl Packed {
     }
 
     /// The image as a registry will have it, of which nothing was sent.
-    #[must_use]
     pub fn unsent(&self, to: &Destination) -> Pushed {
         let digest = self.digest();
         Pushed {

@@ -91,9 +91,7 @@ pub struct Pushed {
     pub tag: String,
     /// The digest of its manifest.
     pub digest: Digest,
-    /// What its layers take there.
     pub size_bytes: u64,
-    /// What of them was sent.
     pub sent_bytes: u64,
 }
 

@@ -64,9 +64,6 @@ impl Series {
 
 /// The tch for a torch: the one that is generated for it, else for the nearest older one, against
 /// which newer torches compile.
-///
-/// # Errors
-/// [`Error::Input`] for what is older than all, or no version.
 pub(crate) fn tch_for(version: &str) -> Result<(&'static str, Series)> {
     let series = Series::of(version);
     let fitting = |series: Series| TCH.iter().rev().find(|(_, made_for)| *made_for <= series);

@@ -23,7 +23,6 @@ impl GpuArchitecture {
 
     /// Whether code that was kept for it runs on GPUs of a compute capability, such as `9.0`: of the
     /// same generation, and not older.
-    #[must_use]
     pub fn runs_on(self, capability: &str) -> bool {
         let number = capability.replace('.', "").parse().ok();
         number.is_some_and(|number| Self(number).runs_cubin_of(self.0))

@@ -72,7 +72,6 @@ pub enum Base {
     Image(String),
 }
 
-/// Which libtorch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenLibtorch", into = "WrittenLibtorch")]
 pub enum LibtorchSpec {
@@ -80,21 +79,18 @@ pub enum LibtorchSpec {
     Wheels {
         /// torch's version.
         version: String,
-        /// With or without CUDA.
         flavour: Flavour,
     },
     /// Out of a PyTorch that is installed on this machine.
     Installed {
         /// Its site-packages folder; `None` is the one that `python3` would import.
         folder: Option<PathBuf>,
-        /// With or without CUDA.
         flavour: Flavour,
     },
     /// The one that the base holds, such as an official PyTorch image.
     Inside {
         /// The site-packages folder in the base; `None` is the only one that has torch in it.
         folder: Option<String>,
-        /// With or without CUDA.
         flavour: Flavour,
     },
 }
@@ -230,7 +226,6 @@ impl std::convert::From<LibtorchSpec> for WrittenLibtorch {
 
 impl LibtorchSpec {
     /// torch's version, where the spec gives it.
-    #[must_use]
     pub fn version(&self) -> Option<&str> {
         match self {
             Self::Wheels { version, .. } => Some(version),
@@ -238,8 +233,6 @@ impl LibtorchSpec {
         }
     }
 
-    /// With or without CUDA.
-    #[must_use]
     pub fn flavour(&self) -> Flavour {
         match self {
             Self::Wheels { flavour, .. }
@@ -374,13 +367,10 @@ impl Spec {
     }
 
     /// A digest of what the spec means: comments, order and spelling do not count.
-    #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::of(crate::canonical::json(self).as_bytes())
     }
 
-    /// The JSON Schema of specs.
-    #[must_use]
     pub fn json_schema() -> serde_json::Value {
         schemars::schema_for!(Spec).to_value()
     }

@@ -53,7 +53,6 @@ const LABELS: [&str; 6] = [
 const LABEL_PREFIXES: [&str; 2] = ["torchgauge.", "org.torchgauge."];
 
 /// Variables that are set for a run, whatever the image says, and by what.
-#[must_use]
 pub fn environment() -> Vec<(&'static str, String)> {
     let device = || "the run's device sets it".to_owned();
     let axes = Axis::ALL.iter().flat_map(|axis| {

@@ -160,13 +160,10 @@ impl Cache {
         self.progress.note(text);
     }
 
-    /// The folder itself.
-    #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// A folder of the cache.
     pub(crate) fn folder(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }

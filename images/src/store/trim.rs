@@ -181,15 +181,10 @@ pub struct Removed {
 /// What clearing did, or would do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cleared {
-    /// The cache folder.
     pub folder: PathBuf,
-    /// Whether nothing was removed.
     pub dry_run: bool,
-    /// What went.
     pub removed: Vec<Removed>,
-    /// The size of what went.
     pub removed_bytes: u64,
-    /// The size of what stayed.
     pub kept_bytes: u64,
 }
 

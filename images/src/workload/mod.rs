@@ -27,9 +27,7 @@ use crate::{
 /// A scenario binary on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScenarioBinary {
-    /// Where it lies.
     pub path: PathBuf,
-    /// Its content's digest.
     pub sha256: Digest,
 }
 
@@ -108,7 +106,6 @@ pub(crate) fn build(
 ///
 /// `cargo run` tells this program about its own package; build scripts would hear of that, and what
 /// a shell's cargo has compiled would be compiled again: ring's script asks for all of it.
-#[must_use]
 pub fn plain_cargo(folder: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(folder);
@@ -119,7 +116,6 @@ pub fn plain_cargo(folder: &Path) -> Command {
 }
 
 /// Whether cargo says something of the package that it runs in this variable.
-#[must_use]
 pub fn is_of_a_package(variable: &OsStr) -> bool {
     ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"]
         .iter()

@@ -18,7 +18,6 @@ use crate::{
 pub const MAX_BYTES: usize = 1 << 20;
 /// Most values of a document once every alias is written out.
 pub const MAX_NODES: usize = 20_000;
-/// Deepest nesting of a document.
 pub const MAX_DEPTH: usize = 24;
 
 /// A document that is sound YAML: within the limits, no tags.
@@ -79,13 +78,11 @@ impl Document {
     }
 
     /// The name that stands in errors.
-    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// The text, without a byte order mark.
-    #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -191,14 +188,11 @@ impl Document {
 
     /// The ways from the value at `path` to what was wrong in it, where the document is a copy that
     /// [`Document::read_whole`] mended.
-    #[must_use]
     pub fn mended(&self, path: &KeyPath) -> Vec<Vec<Segment>> {
         let written = Node::find(&self.root, path).path;
         self.ways(&written).map(<[Segment]>::to_vec).collect()
     }
 
-    /// The whole document as JSON.
-    #[must_use]
     pub fn value(&self) -> &serde_json::Value {
         &self.root.value.value
     }
@@ -206,7 +200,6 @@ impl Document {
     /// serde's error about the value at `path` (or about that key), in plain words.
     ///
     /// For parts that a caller takes as [`serde_json::Value`] first and types later.
-    #[must_use]
     pub fn error_from_serde(&self, path: &KeyPath, error: &serde_json::Error) -> YamlError {
         let wording = wording::of(&error.to_string());
         let is_key = wording.target == Target::Key;
@@ -224,7 +217,6 @@ impl Document {
     /// An error about the value at `path`, with an optional next step.
     ///
     /// Where the document has no such value the caret points to the nearest one around it.
-    #[must_use]
     pub fn error_at(
         &self,
         path: &KeyPath,
@@ -235,7 +227,6 @@ impl Document {
     }
 
     /// An error about the value at `path`, with what was expected beside the caret.
-    #[must_use]
     pub fn error_expecting(
         &self,
         path: &KeyPath,
@@ -248,7 +239,6 @@ impl Document {
     }
 
     /// An error about the key of the value at `path`, with what was expected beside the caret.
-    #[must_use]
     pub fn error_at_key(
         &self,
         path: &KeyPath,

@@ -10,27 +10,16 @@ use crate::{KeyPath, MAX_BYTES};
 /// Why a document cannot be read or means nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum YamlError {
-    /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// The file is larger than any that a person writes.
     #[error(
         "{name} is larger than {} KiB, the most that is read; a file written by hand is far smaller",
         MAX_BYTES / 1024
     )]
-    TooLarge {
-        /// The file.
-        name: String,
-    },
-    /// The file is not text.
+    TooLarge { name: String },
     #[error("{name}:{line}: byte {byte} is not UTF-8; expected a text file in UTF-8")]
     NotUtf8 {
-        /// The file.
         name: String,
         /// The line, from 1.
         line: usize,
@@ -82,7 +71,6 @@ pub struct Problem {
     line: usize,
     /// In letters, from 0.
     columns: Range<usize>,
-    /// The document's.
     text: Arc<str>,
 }
 
@@ -118,7 +106,6 @@ impl Problem {
     }
 
     /// The line, from 1.
-    #[must_use]
     pub fn line(&self) -> usize {
         self.line
     }
@@ -184,7 +171,6 @@ impl YamlError {
     }
 
     /// The first place, where the file could be read that far.
-    #[must_use]
     pub fn problem(&self) -> Option<&Problem> {
         match self {
             Self::At(problem) => Some(problem),
@@ -196,7 +182,6 @@ impl YamlError {
     /// The error as it is shown to people: the message, the line with a caret, the hint.
     ///
     /// The same at every terminal width; `color` puts ANSI colours in.
-    #[must_use]
     pub fn render(&self, color: bool) -> String {
         let renderer = if color {
             Renderer::styled()
@@ -232,7 +217,6 @@ impl Problem {
 }
 
 /// Messages quote the document: cut to what can be read, and free of what would steer a terminal.
-#[must_use]
 pub fn printable(text: String) -> String {
     const LONGEST: usize = 600;
     let needs_work = text.len() > LONGEST || text.chars().any(char::is_control);

@@ -5,7 +5,6 @@ use std::fmt::{self, Write as _};
 /// One step from a value to one inside it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Segment {
-    /// A key of a map.
     Key(String),
     /// A place in a list, from 0.
     Index(usize),
@@ -17,7 +16,6 @@ pub struct KeyPath(pub(crate) Vec<Segment>);
 
 impl KeyPath {
     /// The whole document.
-    #[must_use]
     pub fn root() -> Self {
         Self::default()
     }
@@ -36,8 +34,6 @@ impl KeyPath {
         self
     }
 
-    /// The steps from the top.
-    #[must_use]
     pub fn segments(&self) -> &[Segment] {
         &self.0
     }

@@ -2,7 +2,6 @@
 
 /// The candidate nearest to `word`, where one is near enough to be a slip of the fingers: at most
 /// one edit in three letters, and fewer edits than letters.
-#[must_use]
 pub fn most_similar<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,

@@ -13,7 +13,6 @@ use serde::{
 };
 use serde_json::{Error, Value};
 
-/// The value to read.
 #[derive(Clone, Copy)]
 pub(crate) struct Strict<'a>(pub(crate) &'a Value);
 

@@ -31,11 +31,9 @@ pub(crate) struct Node {
     pub(crate) repeats: Vec<(String, Location)>,
 }
 
-/// What stands at a path.
 pub(crate) struct Found {
     /// Where the value stands, or the last one on the way that there is.
     pub(crate) value: Location,
-    /// Where its key stands.
     pub(crate) key: Option<Location>,
     /// How many steps of the path there are.
     pub(crate) depth: usize,
@@ -111,7 +109,6 @@ impl Node {
         }
     }
 
-    /// What stands at `path`.
     pub(crate) fn find(root: &Spanned<Self>, path: &KeyPath) -> Found {
         let (mut node, mut key, mut depth) = (root, None, 0);
         let mut path = path.clone();

@@ -5,24 +5,18 @@ use crate::similar::most_similar;
 /// A message, split into what was found and what was expected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wording {
-    /// What is wrong.
     pub(crate) message: String,
-    /// What would be accepted.
     pub(crate) expected: Option<String>,
     /// The next step, where there is a likely one.
     pub(crate) help: Option<String>,
-    /// What the caret points to.
     pub(crate) target: Target,
     /// The key that is not there.
     pub(crate) missing: Option<String>,
 }
 
-/// What the caret points to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// The value.
     Value,
-    /// The key of the value.
     Key,
 }
 

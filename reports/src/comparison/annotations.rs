@@ -18,7 +18,6 @@ const SHOWN: usize = 10;
 /// Verdicts as lines of workflow commands: one notice that sums up; errors for what fails the
 /// gate, the largest effects first; warnings for what is inconclusive and for what the reader
 /// must know. Of each kind there are no more than GitHub shows; the last one says how many are left.
-#[must_use]
 pub fn annotations(verdicts: &Verdicts, fail_on: FailOn) -> String {
     let (mut errors, mut warned) = (Vec::new(), Vec::new());
     let mut add = |verdict, title: &str, text: &str| {

@@ -10,7 +10,6 @@ use crate::words::comparison::{
 };
 use crate::words::format;
 
-/// Why there is no XML.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the verdicts as JUnit XML: {0}")]
 pub struct JunitError(#[from] quick_junit::SerializeError);

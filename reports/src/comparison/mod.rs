@@ -110,7 +110,6 @@ fn gate(verdicts: &Verdicts, fail_on: FailOn) -> Option<Block> {
 
 /// Verdicts as GitHub's Markdown, no longer than a comment may be: whether the gate passes, what
 /// changed most, and everything folded away. `link` leads to the report.
-#[must_use]
 pub fn markdown(verdicts: &Verdicts, fail_on: FailOn, link: Option<&str>) -> String {
     let mut top = Vec::from_iter(gate(verdicts, fail_on));
     top.extend(short(verdicts));
@@ -125,7 +124,6 @@ pub fn markdown(verdicts: &Verdicts, fail_on: FailOn, link: Option<&str>) -> Str
 
 /// Verdicts for a terminal or a log: what they come to stands at the end. `is_whole`: with every
 /// table, and not only what changed most.
-#[must_use]
 pub fn text(verdicts: &Verdicts, fail_on: FailOn, style: Style, is_whole: bool) -> String {
     let mut blocks = if is_whole {
         let mut blocks = vec![Block::Heading(headline(verdicts))];
@@ -300,7 +298,6 @@ pub(crate) fn differences(verdicts: &Verdicts) -> Option<String> {
 }
 
 /// A part of an image, as tables show it.
-#[must_use]
 pub fn part(value: Option<&PartValue>) -> String {
     match value {
         None => UNKNOWN.to_owned(),

@@ -196,7 +196,6 @@ fn prose(text: &str) -> String {
 }
 
 /// A text that means itself in Markdown: no markup, no mention, no reference, no HTML.
-#[must_use]
 pub fn escape(text: &str) -> String {
     let text = format::clean(text);
     let mut out = String::with_capacity(text.len());

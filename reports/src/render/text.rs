@@ -82,7 +82,6 @@ fn card(card: &Card) -> String {
 }
 
 /// Rows under a header as a table no wider than the reader's terminal, or than a log reads well.
-#[must_use]
 pub fn columns(header: &[String], rows: &[Vec<String>], style: Style) -> String {
     let is_number = |text: &str| text.parse::<f64>().is_ok() || ["", "–"].contains(&text);
     let columns = (0..header.len()).map(|column| {

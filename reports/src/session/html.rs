@@ -12,7 +12,6 @@ use crate::{
     write::ReportError,
 };
 
-/// The whole page.
 pub fn render(view: &View) -> Result<String, ReportError> {
     // Of several cells the first picture and the table answer; who looks further unfolds it.
     let is_long = view.report.cells.len() > 1;

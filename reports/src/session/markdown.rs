@@ -14,7 +14,6 @@ pub use crate::render::markdown::escape;
 pub const TO_THE_PAGE: &str = "[The report with its pictures](report.html)";
 
 /// The report as Markdown: the verdict first, and no longer than a comment may be.
-#[must_use]
 pub fn render(view: &View) -> String {
     for_a_comment(|rows| render_with(view, rows))
 }

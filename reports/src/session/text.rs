@@ -15,7 +15,6 @@ use crate::{
 pub use crate::render::text::{Style, columns};
 
 /// The cells of all sessions, and every failed run under them.
-#[must_use]
 pub fn table(view: &View, style: Style) -> String {
     if view.report.cells.is_empty() {
         return "No cells.\n".to_owned();

@@ -4,8 +4,6 @@ use std::{io, path::PathBuf};
 
 use crate::write::ReportError;
 
-/// Why there is no site.
-#[expect(missing_docs, reason = "each says in its message what it is")]
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
     #[error(

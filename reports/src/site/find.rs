@@ -28,7 +28,6 @@ const KINDS: [(Kind, &str); 3] = [
 pub(super) struct Found {
     pub(super) kind: Kind,
     pub(super) path: PathBuf,
-    /// Its folder on the site.
     pub(super) name: String,
     /// Whether it was named by itself, and not found below a folder.
     pub(super) is_named: bool,

@@ -25,15 +25,12 @@ const MARK: &str = "site.json";
 /// What a site is made of.
 #[derive(Debug, Clone, Default)]
 pub struct Content {
-    /// Its heading.
     pub title: String,
     /// Folders of sessions, comparisons and searches, or folders with such in or below them.
     pub folders: Vec<PathBuf>,
-    /// Series over time.
     pub trends: Vec<Trend>,
 }
 
-/// What came of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Outcome {
     /// Pages that were drawn, by their place on the site.
@@ -45,9 +42,7 @@ pub struct Outcome {
 /// A folder that is not on the site.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct LeftOut {
-    /// The folder.
     pub folder: PathBuf,
-    /// Why.
     pub why: String,
 }
 

@@ -21,16 +21,13 @@ use crate::{
 pub struct Trend {
     /// What they have in common: suite, track, device and machine.
     pub name: String,
-    /// The series.
     pub series: Vec<Followed>,
 }
 
 /// One series, and where its points come from.
 #[derive(Debug, Clone)]
 pub struct Followed {
-    /// Scenario and variant.
     pub cell: String,
-    /// The metric's name.
     pub metric: String,
     /// The series with what was found in it.
     pub series: Series,

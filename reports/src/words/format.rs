@@ -4,7 +4,6 @@
 pub const UNKNOWN: &str = "–";
 
 /// `value` with this many significant digits; thousands grouped from 10,000 on.
-#[must_use]
 pub fn significant(value: f64, digits: u32) -> String {
     if !value.is_finite() {
         return "not finite".to_owned();
@@ -27,13 +26,11 @@ pub fn significant(value: f64, digits: u32) -> String {
 }
 
 /// A whole number, thousands grouped from 10,000 on.
-#[must_use]
 pub fn count(value: u64) -> String {
     group(&value.to_string())
 }
 
 /// How often something happens on average: whole numbers as such.
-#[must_use]
 pub fn times(count: f64) -> String {
     if count.fract() == 0.0 && count < 1e12 {
         return group(&format!("{count:.0}"));
@@ -42,7 +39,6 @@ pub fn times(count: f64) -> String {
 }
 
 /// The first few of these, and how many more there are.
-#[must_use]
 pub fn first_few(texts: Vec<String>, most: usize) -> String {
     few(texts, most, "; ", "and ")
 }
@@ -56,7 +52,6 @@ pub(crate) fn few(mut texts: Vec<String>, most: usize, sign: &str, and: &str) ->
 }
 
 /// `1 run`, `2 runs`.
-#[must_use]
 pub fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
@@ -117,7 +112,6 @@ const fn unit(size: f64, sign: &'static str) -> Unit {
 }
 
 /// What a number counts, and so how it is written.
-#[expect(missing_docs, reason = "units say what they are")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
     Bytes,
@@ -158,13 +152,11 @@ impl Quantity {
     pub const Throughput: Self = Self::Rate("samples/s");
 
     /// How values of the metric of this name are written.
-    #[must_use]
     pub fn of_metric(name: &str) -> Self {
         metrics::Metric::named(name).map_or(Self::Plain, |metric| metric.unit.into())
     }
 
     /// The unit in which a number of this size reads best.
-    #[must_use]
     pub fn unit(self, value: f64) -> Unit {
         let best = |units: &[Unit], keep: f64| {
             let size = value.abs();
@@ -200,8 +192,6 @@ impl Quantity {
         }
     }
 
-    /// The number with its unit.
-    #[must_use]
     pub fn write(self, value: f64) -> String {
         let digits = match self {
             Self::Bytes | Self::Rate(_) | Self::Joules => 4,
@@ -233,26 +223,20 @@ impl Quantity {
     }
 }
 
-/// Bytes with their unit.
-#[must_use]
 pub fn bytes(value: f64) -> String {
     Quantity::Bytes.write(value)
 }
 
-/// Seconds with their unit.
-#[must_use]
 pub fn seconds(value: f64) -> String {
     Quantity::Seconds.write(value)
 }
 
 /// A share from 0 to 1 as percent.
-#[must_use]
 pub fn share(value: f64) -> String {
     Quantity::Percent.write(value * 100.0)
 }
 
 /// A ratio as a change: `+1.20 %`; `0 %` where it is 1 to the last bit.
-#[must_use]
 pub fn change(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     let decimals = if percent.abs() < 0.01 { 4 } else { 2 };
@@ -273,7 +257,6 @@ fn change_with(ratio: f64, decimals: usize) -> String {
 /// An interval of ratios as changes: `+0.90 … +1.50 %`; `exact` where the ratio has no error. A
 /// narrow one has as many decimals as it takes to see two ends; of one that says next to nothing, the
 /// ends are `< -99.9 %` and `> × 1000`.
-#[must_use]
 pub fn interval(low: f64, high: f64) -> String {
     if low.to_bits() == high.to_bits() {
         return "exact".to_owned();
@@ -306,7 +289,6 @@ pub fn interval(low: f64, high: f64) -> String {
 }
 
 /// A p-value; what no sample can tell from 0 is `< 1e-15`.
-#[must_use]
 pub fn p_value(p: f64) -> String {
     if p < 1e-15 {
         "< 1e-15".to_owned()
@@ -316,7 +298,6 @@ pub fn p_value(p: f64) -> String {
 }
 
 /// Hours, minutes and seconds of something long.
-#[must_use]
 pub fn duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 120.0 {
         return Quantity::Seconds.write(seconds);
@@ -349,7 +330,6 @@ pub(crate) fn short(text: &str) -> String {
 
 /// A text without the characters that no XML or terminal should see: controls, and marks that
 /// turn the direction of writing around. Line breaks become spaces.
-#[must_use]
 pub fn clean(text: &str) -> String {
     text.chars().map(clean_char).collect()
 }

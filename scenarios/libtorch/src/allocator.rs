@@ -21,7 +21,6 @@ pub struct Settings {
 impl Settings {
     /// The number of steps where all size intervals have the same one; `None` where no size
     /// is rounded.
-    #[must_use]
     pub fn uniform_roundup_power2_divisions(&self) -> Option<u64> {
         let first = *self.roundup_power2_divisions.first()?;
         let uniform = self.roundup_power2_divisions.iter().all(|&n| n == first);
@@ -29,7 +28,6 @@ impl Settings {
     }
 }
 
-/// The settings in effect.
 pub fn effective() -> Result<Settings> {
     let mut raw = ffi::AllocatorSettings {
         backend: [0; 64],

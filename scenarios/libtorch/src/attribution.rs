@@ -23,7 +23,6 @@ pub enum Kind {
     Freed,
 }
 
-/// One thing that happened.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Happened {
@@ -98,7 +97,6 @@ pub fn mark(mark: u32) {
     add(Kind::Marked, mark);
 }
 
-/// Whether it is recorded.
 fn add(kind: Kind, what: u32) -> bool {
     let mut is_recorded = false;
     // SAFETY: the pointer is valid for the call.

@@ -29,10 +29,8 @@ impl Dtype {
     }
 }
 
-/// Which device's operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeviceType {
-    /// The CPU.
     Cpu,
     /// Every GPU.
     Cuda,

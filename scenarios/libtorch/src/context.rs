@@ -5,7 +5,6 @@ use std::ffi::CStr;
 use crate::{Error, Result, error::call, ffi};
 
 /// libtorch's version, such as `2.11.0`: of the headers that the shim was compiled with.
-#[must_use]
 pub fn version() -> &'static str {
     // SAFETY: the shim returns a string literal.
     let version = unsafe { CStr::from_ptr(ffi::torchgauge_version()) };
@@ -48,7 +47,6 @@ pub fn set_deterministic(on: bool) -> Result<()> {
 pub struct AttentionKernels {
     /// Those of `FlashAttention`.
     pub flash: bool,
-    /// The memory-efficient ones.
     pub efficient: bool,
     /// cuDNN's.
     pub cudnn: bool,

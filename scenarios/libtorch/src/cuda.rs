@@ -16,7 +16,6 @@ pub use graph::{Graph, on_side_stream};
 use crate::{Error, Result, error::call, ffi};
 
 /// Whether this build has the CUDA half at all.
-#[must_use]
 pub fn built() -> bool {
     // SAFETY: no arguments, no state.
     unsafe { ffi::torchgauge_cuda_built() }
@@ -34,7 +33,6 @@ pub fn device_count() -> Result<u32> {
 }
 
 /// Whether there is a GPU that libtorch can use.
-#[must_use]
 pub fn is_available() -> bool {
     device_count().is_ok_and(|count| count > 0)
 }
@@ -56,7 +54,6 @@ pub fn synchronize() -> Result<()> {
 pub struct MemoryInfo {
     /// Bytes that nobody uses.
     pub free_bytes: u64,
-    /// Bytes of the GPU.
     pub total_bytes: u64,
 }
 

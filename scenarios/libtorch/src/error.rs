@@ -9,7 +9,6 @@ use std::{
 
 use crate::ffi;
 
-/// Why libtorch refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -27,10 +26,7 @@ pub enum Error {
     },
     /// A Rust body that libtorch called panicked with something that is no error of libtorch.
     #[error("the body panicked: {message}")]
-    Panic {
-        /// The panic's message.
-        message: String,
-    },
+    Panic { message: String },
     /// A CUDA function in a build without CUDA.
     #[error("this build has no CUDA; build with `--features cuda` against a CUDA libtorch")]
     NotBuiltWithCuda,
@@ -53,7 +49,6 @@ const OUT_OF_MEMORY: [&str; 6] = [
 
 impl Error {
     /// An error of libtorch from its message, which may carry a C++ stack trace.
-    #[must_use]
     pub fn from_message(message: &str) -> Self {
         // c10::Error::what() puts the trace behind this line.
         let message = message
@@ -69,8 +64,6 @@ impl Error {
         }
     }
 
-    /// Whether memory ran out.
-    #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::OutOfMemory { .. })
     }

@@ -9,17 +9,14 @@ use crate::{Result, error::call, ffi};
 /// Statistics of a GPU's caching allocator. `None` where its backend does not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceStats {
-    /// Bytes in tensors.
     pub allocated_bytes: u64,
     /// Most bytes in tensors since the start or [`reset_peak`].
     pub peak_allocated_bytes: u64,
-    /// Bytes that the allocator holds.
     pub reserved_bytes: u64,
     /// Most bytes that the allocator held since the start or [`reset_peak`].
     pub peak_reserved_bytes: u64,
     /// Times that a failed allocation was tried again after giving cached memory back.
     pub retries: u64,
-    /// Times that memory ran out.
     pub out_of_memory: u64,
     /// Allocations asked of the driver.
     pub device_allocations: Option<u64>,
@@ -85,7 +82,6 @@ pub fn watch_shortages(index: u32) -> Result<()> {
 
 /// The last allocation that failed since [`watch_shortages`], where one did. Trials that go on
 /// without it, such as those of cuDNN's algorithms, count too.
-#[must_use]
 pub fn last_shortage() -> Option<Shortage> {
     let mut raw = ffi::Shortage::default();
     // SAFETY: the pointer is valid for the call.

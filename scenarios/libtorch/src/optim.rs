@@ -20,11 +20,9 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(C)]
 pub struct Sgd {
-    /// Step size.
     pub learning_rate: f64,
     /// Share of the last step that goes on; 0 needs no buffers.
     pub momentum: f64,
-    /// L2 penalty.
     pub weight_decay: f64,
 }
 
@@ -32,13 +30,11 @@ pub struct Sgd {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(C)]
 pub struct AdamW {
-    /// Step size.
     pub learning_rate: f64,
     /// Decay rates of the two running means.
     pub betas: [f64; 2],
     /// Added to the denominator.
     pub epsilon: f64,
-    /// Decoupled weight decay.
     pub weight_decay: f64,
 }
 
@@ -154,7 +150,6 @@ pub fn unscale_and_check_<G: Borrow<Tensor>>(
     })
 }
 
-/// How a scale moves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScaleUpdate {
     /// Factor after `growth_interval` finite steps in a row.

@@ -7,7 +7,6 @@ use crate::{Result, error::call, ffi};
 /// One run of a kernel on a GPU, or of an operator or a call on the CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profiled {
-    /// Its name.
     pub name: String,
     /// The thread that it ran in, on the CPU.
     pub thread: u64,

@@ -16,7 +16,6 @@ pub enum AllocatorBackend {
 
 impl AllocatorBackend {
     /// The name that libtorch gives the backend, in its settings and when asked.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
@@ -56,7 +55,6 @@ impl Allocator {
     pub const VARIABLES: [&'static str; 2] = ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"];
 
     /// The value for the environment variables, in libtorch's own syntax; `None` for the default.
-    #[must_use]
     pub fn configuration(&self) -> Option<String> {
         let settings: Vec<String> = self
             .settings()

@@ -25,7 +25,6 @@ pub struct ParseArrivalsError(String);
 
 impl Arrivals {
     /// The shape of the gamma distribution that the times between requests have.
-    #[must_use]
     pub fn shape(self) -> f64 {
         match self {
             Self::Poisson => 1.0,
@@ -76,7 +75,6 @@ const TRIES: u32 = 10;
 
 /// How long requests arrive at least at a rate that a search tries. At one that is 5 % above what
 /// the server can do, the last of them then wait as long as the objective allows.
-#[must_use]
 pub fn search_window(objective: Duration) -> Duration {
     20 * objective
 }
@@ -89,7 +87,6 @@ pub(crate) fn least_search(objective: Duration) -> Duration {
 /// The fewest requests that a quantile of their latencies is given for, so that with 99 %
 /// confidence one of them at least lies above it besides the longest: the «early stopping» of
 /// `MLPerf`'s inference rules, which allows one request above.
-#[must_use]
 pub fn requests_needed(quantile: f64) -> u32 {
     let mut none_above = 1.0;
     for requests in 1..u32::MAX {

@@ -20,7 +20,6 @@ static USUAL: LazyLock<Axes> = LazyLock::new(|| Variant::default().axes());
 
 impl Axes {
     /// What a workload of ours chooses where nobody says otherwise.
-    #[must_use]
     pub fn usual() -> &'static Self {
         &USUAL
     }
@@ -41,7 +40,6 @@ impl Axes {
     }
 
     /// What cannot name a cell: of outside, whoever wrote it.
-    #[must_use]
     pub fn problem(&self) -> Option<String> {
         let is_fit = |value: &String| value.len() <= 200 && !value.chars().any(char::is_control);
         self.iter().find_map(|(axis, value)| match bad_name(axis) {
@@ -54,7 +52,6 @@ impl Axes {
     }
 
     /// The name, as `Display` writes it, with one axis left out.
-    #[must_use]
     pub fn without(&self, left_out: &str) -> String {
         let known = Axis::in_names().filter_map(|axis| {
             let value = self.get(axis.name).filter(|_| axis.name != left_out)?;
@@ -168,7 +165,6 @@ impl Axis {
     }
 
     /// This value of the axis in as few letters as leave no doubt.
-    #[must_use]
     pub fn label(&self, value: &str) -> String {
         self.label
             .replace("{axis}", self.name)

@@ -18,13 +18,11 @@ impl<const MAX: u32> Count<MAX> {
     pub const ONE: Self = Self(1);
 
     /// `None` where the number is outside 1 to `MAX`.
-    #[must_use]
     pub fn new(value: u32) -> Option<Self> {
         (1..=MAX).contains(&value).then_some(Self(value))
     }
 
     /// The number.
-    #[must_use]
     pub fn get(self) -> u32 {
         self.0
     }

@@ -25,7 +25,6 @@ impl Kernel {
     pub const REST: &str = "[the rest]";
 
     /// Why it cannot be; `None` where it can.
-    #[must_use]
     pub fn problem(&self) -> Option<String> {
         let Self {
             name,

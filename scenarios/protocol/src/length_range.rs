@@ -25,25 +25,21 @@ pub struct ParseLengthRangeError(String);
 
 impl LengthRange {
     /// `None` where the first is not below the second.
-    #[must_use]
     pub fn new(shortest: Positive, longest: Positive) -> Option<Self> {
         (shortest < longest).then_some(Self { shortest, longest })
     }
 
     /// The shortest length.
-    #[must_use]
     pub fn shortest(self) -> u32 {
         self.shortest.get()
     }
 
     /// The longest length.
-    #[must_use]
     pub fn longest(self) -> u32 {
         self.longest.get()
     }
 
     /// Whether a step may have this length.
-    #[must_use]
     pub fn contains(self, length: u32) -> bool {
         (self.shortest()..=self.longest()).contains(&length)
     }

@@ -4,6 +4,8 @@
 //! answers with one [`Event`] a line (JSON) in the results file. Both carry
 //! [`VERSION`]; neither side accepts another one. Units stand in the field names.
 
+#![warn(missing_docs)]
+
 mod allocator;
 mod arrivals;
 mod axis;

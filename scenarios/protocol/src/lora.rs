@@ -49,7 +49,6 @@ impl Default for LoraTargets {
 
 impl LoraTargets {
     /// Whether this one has an adapter.
-    #[must_use]
     pub fn has(&self, projection: Projection) -> bool {
         self.0.contains(&projection)
     }

@@ -34,7 +34,6 @@ impl Task {
     ];
 
     /// The name in suites and records.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Training => "training",
@@ -46,7 +45,6 @@ impl Task {
     }
 
     /// Whether it computes a model.
-    #[must_use]
     pub fn computes(self) -> bool {
         matches!(
             self,
@@ -77,19 +75,16 @@ macro_rules! models {
             pub const ALL: &'static [Self] = &[$(Self::$model),*];
 
             /// The name in suites and records.
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$model => $name,)* }
             }
 
             /// What it reads.
-            #[must_use]
             pub fn input(self) -> InputKind {
                 match self { $(Self::$model => $input,)* }
             }
 
             /// How many blocks checkpointing can drop.
-            #[must_use]
             pub fn blocks(self) -> u32 {
                 match self { $(Self::$model => $blocks,)* }
             }
@@ -178,7 +173,6 @@ pub enum InputKind {
 
 impl Model {
     /// Whether it can generate.
-    #[must_use]
     pub fn is_decoder(self) -> bool {
         matches!(self.input(), InputKind::Tokens { causal: true, .. })
     }

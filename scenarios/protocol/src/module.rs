@@ -40,7 +40,6 @@ impl Module {
     ];
 
     /// Why it cannot be; `None` where it can.
-    #[must_use]
     pub fn problem(&self) -> Option<String> {
         let letters = self.name.chars().count();
         if self.name.trim().is_empty() || letters > Self::LONGEST_NAME {
@@ -56,13 +55,11 @@ impl Module {
     }
 
     /// Whether a module of this name lies inside no other one.
-    #[must_use]
     pub fn is_outermost(name: &str) -> bool {
         name != Self::STEP && (name.starts_with('[') || !name.contains('.'))
     }
 
     /// What misses the step by more than 1 %; `None` where nothing does, or the step is not known.
-    #[must_use]
     pub fn mismatch(all: &[Self]) -> Option<String> {
         let step = all.iter().find(|module| module.name == Self::STEP)?;
         Self::ADD_UP.into_iter().find_map(|name| {

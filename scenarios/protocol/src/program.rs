@@ -12,7 +12,6 @@ pub fn set_program(name: &'static str) {
 
 /// The words that start the program in a shell: `torchgauge` where it is installed, else, in a
 /// checkout, `cargo xtask`.
-#[must_use]
 pub fn program() -> &'static str {
     NAME.get().copied().unwrap_or("cargo xtask")
 }

@@ -19,7 +19,6 @@ pub enum Device {
 
 impl Device {
     /// Whether this is a CUDA GPU.
-    #[must_use]
     pub fn is_cuda(self) -> bool {
         matches!(self, Self::Cuda(_))
     }
@@ -109,7 +108,6 @@ pub(crate) fn is_false(flag: &bool) -> bool {
 
 impl Steps {
     /// This many steps, with everything else as usual.
-    #[must_use]
     pub fn new(warmup: u32, measured: u32) -> Self {
         Self {
             warmup,

@@ -13,7 +13,6 @@ pub const MOST_VALUES: usize = 1_000;
 const LONGEST_NAME: usize = 64;
 
 /// Why a name cannot be a value's, a series' or a metric's; `None` where it can.
-#[must_use]
 pub fn bad_name(name: &str) -> Option<&'static str> {
     let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     let is_name = !name.is_empty()
@@ -24,7 +23,6 @@ pub fn bad_name(name: &str) -> Option<&'static str> {
 }
 
 /// Why these values cannot be a run's; `None` where they can.
-#[must_use]
 pub fn bad_values(values: &Values) -> Option<String> {
     if values.len() > MOST_VALUES {
         return Some(format!("{} values; at most {MOST_VALUES}", values.len()));

@@ -472,7 +472,6 @@ pub enum EmptyCache {
 
 impl EmptyCache {
     /// Whether it goes back after step `step`, from 0.
-    #[must_use]
     pub fn is_due(self, step: u32) -> bool {
         match self {
             Self::Never => false,
@@ -612,10 +611,6 @@ pub enum KernelCache {
 
 impl Variant {
     /// Every axis that has a value, with the value as text.
-    ///
-    /// # Panics
-    /// Never: a variant always serialises to a flat map.
-    #[must_use]
     pub fn axes(&self) -> Axes {
         let value = serde_json::to_value(self).expect("a variant serialises");
         let map = value.as_object().expect("a variant is a map");
@@ -641,7 +636,6 @@ impl Variant {
     }
 
     /// The environment variables that the choices set for a run.
-    #[must_use]
     pub fn environment(&self, device: Device) -> BTreeMap<String, String> {
         Axis::ALL
             .iter()
@@ -654,19 +648,16 @@ impl Variant {
     }
 
     /// Tokens that generation makes after the prompt.
-    #[must_use]
     pub fn new_tokens(&self) -> u32 {
         self.new_tokens.map_or(32, Positive::get)
     }
 
     /// Requests that wait at most.
-    #[must_use]
     pub fn queue_length(&self) -> u32 {
         self.queue_length.map_or(1024, Positive::get)
     }
 
     /// Samples that one optimizer step sees.
-    #[must_use]
     pub fn effective_batch(&self) -> u64 {
         u64::from(self.batch.get()) * u64::from(self.accumulation.get())
     }

@@ -16,13 +16,11 @@ pub struct ArrivalTimes {
 
 impl ArrivalTimes {
     /// Of so many requests of the warm-up.
-    #[must_use]
     pub fn in_warmup(arrivals: Arrivals, seed: u64, count: usize) -> Self {
         Self::draw(arrivals, seed, Purpose::WarmupArrivals, count)
     }
 
     /// Of so many measured requests.
-    #[must_use]
     pub fn measured(arrivals: Arrivals, seed: u64, count: usize) -> Self {
         Self::draw(arrivals, seed, Purpose::MeasuredArrivals, count)
     }
@@ -44,7 +42,6 @@ impl ArrivalTimes {
     }
 
     /// At so many requests a second on average.
-    #[must_use]
     pub fn at_rate(&self, rate: f64) -> Vec<Duration> {
         let times = self.unit.iter();
         times

@@ -15,20 +15,17 @@ pub struct Lengths {
 
 impl Lengths {
     /// For this variant; `None` where all sequences have one length.
-    #[must_use]
     pub fn of(variant: &Variant, seed: u64) -> Option<Self> {
         let range = variant.sequence_lengths?;
         Some(Self { range, seed })
     }
 
     /// The length of this step of the warm-up, from 0.
-    #[must_use]
     pub fn in_warmup(self, step: u32) -> u32 {
         self.draw(Purpose::WarmupLength, step)
     }
 
     /// The length of this measured step, from 0.
-    #[must_use]
     pub fn measured(self, step: u32) -> u32 {
         self.draw(Purpose::MeasuredLength, step)
     }

@@ -70,7 +70,6 @@ impl Batch {
     }
 }
 
-/// Makes micro-batches.
 #[derive(Debug, Clone, Copy)]
 pub struct Source {
     vocabulary: Vocabulary,
@@ -87,7 +86,6 @@ pub struct Source {
 
 impl Source {
     /// For this model and variant.
-    #[must_use]
     pub fn new(model: Model, variant: &Variant, seed: u64) -> Self {
         let size = input_size(model, variant);
         Self {

@@ -37,11 +37,8 @@ const USUAL_PREFETCH: usize = 2;
 #[derive(Debug)]
 pub struct Loader {
     workers: Vec<Worker>,
-    /// Micro-batches taken so far.
     taken: usize,
-    /// Micro-batches asked for so far.
     asked: usize,
-    /// Micro-batches in a step.
     accumulation: usize,
     /// How many of them differ.
     different: usize,

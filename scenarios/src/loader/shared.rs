@@ -11,7 +11,6 @@ use tch::{Device, Kind, Tensor};
 
 use crate::Error;
 
-/// Where shared memory is.
 const FOLDER: &str = "/dev/shm";
 
 /// Puts a tensor's values there. Gives the file, which must stay open until the other side has it,

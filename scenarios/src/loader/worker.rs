@@ -15,7 +15,6 @@ use crate::{Error, data::Source};
 pub(super) const FAILED: &str = "failed ";
 
 /// Serves the process that started this one. Returns the exit code.
-#[must_use]
 pub fn work() -> u8 {
     let mut out = io::stdout().lock();
     match serve(&mut io::stdin().lock(), &mut out) {

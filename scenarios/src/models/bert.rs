@@ -23,7 +23,6 @@ const STD: f64 = 0.02;
 const PADDING: i64 = 0;
 const SEGMENTS: i64 = 2;
 
-/// The size of a BERT.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     layers: usize,

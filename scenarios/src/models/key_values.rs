@@ -29,7 +29,6 @@ struct At {
 
 impl KeyValues {
     /// Room for so many positions. It is taken as the first tokens come in.
-    #[must_use]
     pub fn new(capacity: u32) -> Self {
         Self {
             layers: Vec::new(),
@@ -55,7 +54,6 @@ impl KeyValues {
     }
 
     /// Bytes of one position of one sequence, over all layers; 0 before the first tokens.
-    #[must_use]
     pub fn bytes_per_token(&self) -> u64 {
         let all = self.layers.iter().flatten();
         let tokens = self.layers.first().map_or(1, |[keys, _]| {

@@ -22,7 +22,6 @@ const EPS: f64 = 1e-5;
 /// `initializer_range` of the published configurations.
 const STD: f64 = 0.02;
 
-/// The size of a Llama.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     layers: usize,
@@ -30,7 +29,6 @@ pub(super) struct Size {
     heads: i64,
     /// Heads of keys and values, each of which serves several of queries.
     key_heads: i64,
-    /// Width of the perceptron.
     inner: i64,
     words: i64,
     theta: f64,

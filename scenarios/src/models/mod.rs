@@ -49,23 +49,18 @@ fn no_decoder() -> libtorch::Error {
     }
 }
 
-/// A model with its parameters.
 #[derive(Debug)]
 pub struct Built {
-    /// The computation.
     pub network: Box<dyn Network>,
-    /// What it computes with.
     pub parameters: Parameters,
 }
 
 /// What the synthetic labels and tokens are drawn from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vocabulary {
-    /// Classes of images.
     Classes(i64),
     /// Tokens, one of which stands for a masked word.
     Tokens {
-        /// How many.
         count: i64,
         /// The token that masks; `None` where the labels are the next tokens.
         mask: Option<i64>,
@@ -139,7 +134,6 @@ pub fn adapt(built: &mut Built, variant: &Variant) -> Result<()> {
 
 /// Height and width of the variant's images in pixels, or the tokens of its sequences, of the
 /// longest where they vary.
-#[must_use]
 pub fn input_size(model: Model, variant: &Variant) -> u32 {
     match model.input() {
         InputKind::Images { size, .. } => variant.image_size.map_or(size, Positive::get),
@@ -158,7 +152,6 @@ pub fn input_size(model: Model, variant: &Variant) -> u32 {
 /// the model's, and the rest, such as normalisation, is a per cent or less.
 ///
 /// `size` is the height and width of an image in pixels, or the tokens of a sequence.
-#[must_use]
 pub fn flops_per_sample(model: Model, task: Task, size: u32) -> f64 {
     let size = f64::from(size);
     let multiply_adds = match architecture(model) {
@@ -181,7 +174,6 @@ fn encoder_multiply_adds(layers: usize, width: i64, length: f64) -> f64 {
 }
 
 /// What the model's labels are.
-#[must_use]
 pub fn vocabulary(model: Model) -> Vocabulary {
     match architecture(model) {
         Some(Architecture::Resnet(of)) => Vocabulary::Classes(of.classes),

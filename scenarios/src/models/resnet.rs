@@ -14,14 +14,12 @@ use crate::nn::{BatchNorm2d, Block, Blocks, Conv2d, ConvForm, Init, Linear, Modu
 /// Channels out of a block for each channel inside it.
 const EXPANSION: i64 = 4;
 
-/// The size of a `ResNet`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     /// Channels of the stem and of the first stage's inside.
     pub(super) channels: i64,
     /// Blocks in each stage.
     pub(super) stages: [usize; 4],
-    /// Classes.
     pub(super) classes: i64,
 }
 

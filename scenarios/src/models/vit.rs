@@ -15,7 +15,6 @@ const LAYER_NORM_EPS: f64 = 1e-6;
 const STD: f64 = 0.02;
 const MLP_RATIO: i64 = 4;
 
-/// The size of a `ViT`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     layers: usize,
@@ -23,7 +22,6 @@ pub(super) struct Size {
     heads: i64,
     patch: i64,
     image: i64,
-    /// Classes.
     pub(super) classes: i64,
 }
 

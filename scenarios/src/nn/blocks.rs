@@ -31,8 +31,6 @@ pub trait Block: std::fmt::Debug + Send + 'static {
 pub struct Blocks<B>(Vec<Arc<Mutex<B>>>);
 
 impl<B: Block> Blocks<B> {
-    /// A row of these.
-    #[must_use]
     pub fn new(blocks: Vec<B>) -> Self {
         Self(
             blocks
@@ -42,13 +40,10 @@ impl<B: Block> Blocks<B> {
         )
     }
 
-    /// How many there are.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The block at this place.
     pub fn at(&self, index: usize) -> MutexGuard<'_, B> {
         lock(&self.0[index])
     }

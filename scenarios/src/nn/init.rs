@@ -3,22 +3,17 @@
 use libtorch::Result;
 use tch::Tensor;
 
-/// One rule of initialisation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Init {
-    /// All zeros.
     Zeros,
-    /// All ones.
     Ones,
     /// Normal with mean 0.
     Normal {
-        /// Standard deviation.
         std: f64,
     },
     /// Normal with mean 0 whose values are clipped to ±2, which is what
     /// `trunc_normal_` of timm does with its default bounds.
     TruncatedNormal {
-        /// Standard deviation.
         std: f64,
     },
     /// Uniform on ±`bound`.
@@ -31,7 +26,6 @@ pub enum Init {
 impl Init {
     /// `kaiming_normal_(mode="fan_out", nonlinearity="relu")` of a convolution's weight
     /// `[out, in, height, width]`.
-    #[must_use]
     pub fn kaiming_normal_fan_out(shape: [i64; 4]) -> Self {
         let [out, _, height, width] = shape;
         Self::Normal {
@@ -41,7 +35,6 @@ impl Init {
 
     /// What `nn.Linear` and `nn.Conv2d` do by themselves to weight and bias:
     /// `kaiming_uniform_(a=√5)`, which is uniform on ±1/√(fan in).
-    #[must_use]
     pub fn fan_in_uniform(fan_in: i64) -> Self {
         Self::Uniform {
             bound: 1.0 / (fan_in as f64).sqrt(),
@@ -70,7 +63,6 @@ impl Init {
     }
 }
 
-/// The normal distribution function.
 fn standard_normal_below(z: f64) -> f64 {
     0.5 * statrs::function::erf::erfc(-z / std::f64::consts::SQRT_2)
 }

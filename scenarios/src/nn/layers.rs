@@ -66,7 +66,6 @@ impl Linear {
         Ok(())
     }
 
-    /// Applies it.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _entered = self.module.enter();
         let y = x.f_linear(&self.weight, self.bias.as_ref())?;
@@ -100,7 +99,6 @@ impl RmsNorm {
         })
     }
 
-    /// Applies it.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _entered = self.module.enter();
         let kind = x.f_kind()?;
@@ -135,7 +133,6 @@ impl LayerNorm {
         })
     }
 
-    /// Applies it.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _entered = self.module.enter();
         let width = [self.width];
@@ -180,7 +177,6 @@ impl Embedding {
         &self.weight
     }
 
-    /// Looks the rows up.
     pub fn forward(&self, indices: &Tensor) -> Result<Tensor> {
         let _entered = self.module.enter();
         let (padding, by_frequency, sparse) = (self.padding, false, false);
@@ -204,24 +200,18 @@ pub struct Conv2d {
     padding: i64,
 }
 
-/// The form of a convolution.
 #[derive(Debug, Clone, Copy)]
 pub struct ConvForm {
-    /// Channels read.
     pub inputs: i64,
-    /// Channels written.
     pub outputs: i64,
     /// Height and width of the window.
     pub kernel: i64,
-    /// Step of the window.
     pub stride: i64,
-    /// Zeros around the image.
     pub padding: i64,
 }
 
 impl ConvForm {
     /// The weight's shape, `[out, in, height, width]`.
-    #[must_use]
     pub fn weight_shape(self) -> [i64; 4] {
         [self.outputs, self.inputs, self.kernel, self.kernel]
     }

@@ -13,11 +13,9 @@ use super::Init;
 /// Where and how parameters are made.
 #[derive(Debug, Clone, Copy)]
 pub struct Placement {
-    /// The device.
     pub device: Device,
     /// How tensors of four dimensions lie in memory.
     pub memory_format: MemoryFormat,
-    /// The type of their values.
     pub kind: Kind,
     /// Whether to fill them. Without, memory is reserved and never touched, which makes
     /// counting the parameters of a large model free.
@@ -49,8 +47,6 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// No parameters yet.
-    #[must_use]
     pub fn new(placement: Placement) -> Self {
         Self {
             placement,
@@ -61,8 +57,6 @@ impl Parameters {
         }
     }
 
-    /// Where new ones are made.
-    #[must_use]
     pub fn placement(&self) -> Placement {
         self.placement
     }
@@ -105,13 +99,11 @@ impl Parameters {
     }
 
     /// The names of the modules, in the order of their numbers.
-    #[must_use]
     pub fn modules(&self) -> &[String] {
         &self.modules
     }
 
     /// How many values are trained.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.trained
             .iter()
@@ -120,20 +112,16 @@ impl Parameters {
     }
 
     /// Bytes of the trained and the frozen tensors.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         let all = self.trained.iter().chain(&self.frozen);
         all.map(|(_, tensor)| bytes(tensor)).sum()
     }
 }
 
-/// Elements of a tensor.
 fn elements(tensor: &Tensor) -> u64 {
     u64::try_from(tensor.numel()).unwrap_or(u64::MAX)
 }
 
-/// Bytes of a tensor's elements.
-#[must_use]
 pub fn bytes(tensor: &Tensor) -> u64 {
     elements(tensor) * tensor.kind().elt_size_in_bytes() as u64
 }
@@ -154,7 +142,6 @@ impl Scope<'_> {
         }
     }
 
-    /// The module at this place.
     pub fn module(&mut self) -> Module {
         let modules = &mut self.parameters.modules;
         modules.push(self.prefix.trim_end_matches('.').to_owned());
@@ -162,12 +149,10 @@ impl Scope<'_> {
     }
 
     /// The whole name of something at this place.
-    #[must_use]
     pub fn name(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
-    /// A new trained tensor.
     pub fn parameter(&mut self, name: &str, shape: &[i64], init: Init) -> Result<Tensor> {
         let tensor = self.make(shape, init)?.f_set_requires_grad(true)?;
         let kept = tensor.shallow_clone();
@@ -175,7 +160,6 @@ impl Scope<'_> {
         Ok(tensor)
     }
 
-    /// A new buffer.
     pub fn buffer(&mut self, name: &str, shape: &[i64], init: Init) -> Result<Tensor> {
         let tensor = self.make(shape, init)?;
         self.adopt(self.name(name), &tensor);
@@ -187,14 +171,10 @@ impl Scope<'_> {
         self.parameters.buffers.push((name, tensor.shallow_clone()));
     }
 
-    /// Where tensors are made.
-    #[must_use]
     pub fn device(&self) -> Device {
         self.parameters.placement.device
     }
 
-    /// Whether tensors are filled.
-    #[must_use]
     pub fn fills(&self) -> bool {
         self.parameters.placement.fill
     }

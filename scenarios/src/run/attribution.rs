@@ -92,7 +92,6 @@ fn of_parameters(work: &Work) -> Result<Modules, Error> {
 struct StepObserver<'a> {
     watch: StepWatch,
     meter: &'a mut MemoryMeter,
-    /// The last micro-batch.
     last: usize,
     /// Bytes in tensors before and after forward of the first micro-batch.
     allocated: Vec<u64>,

@@ -50,7 +50,6 @@ pub(super) struct Bench {
     pub(super) log: StepLog,
     /// There once the step is captured, where the variant asks for it.
     pub(super) captured: Option<Captured>,
-    /// Steps that warm-up took.
     pub(super) warmup_steps: u32,
 }
 

@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Tells the time, and waits.
 pub trait Clock {
     /// Since the clock began.
     fn now(&mut self) -> Duration;
@@ -24,8 +23,6 @@ pub struct WallClock {
 const AWAKE: Duration = Duration::from_micros(200);
 
 impl WallClock {
-    /// Begins now.
-    #[must_use]
     pub fn begin() -> Self {
         Self {
             began: Instant::now(),

@@ -13,13 +13,9 @@ pub struct Serving {
     /// Latencies from the intended arrival; a rejected request is slower than all. `None` where
     /// there are too few requests, or where it lies among the rejected ones.
     pub latency_p50_seconds: Option<f64>,
-    /// As above.
     pub latency_p90_seconds: Option<f64>,
-    /// As above.
     pub latency_p99_seconds: Option<f64>,
-    /// As above.
     pub latency_p999_seconds: Option<f64>,
-    /// Requests that were answered.
     #[serde(rename = "answered_requests_count")]
     pub answered: usize,
     /// The highest rate that arrives at which 99 % of the requests are answered within the latency
@@ -58,7 +54,6 @@ impl Serving {
     }
 
     /// Of a window with at least one batch.
-    #[must_use]
     pub fn of(window: &Window, objective: Option<Duration>) -> Self {
         let seconds = window.end.as_secs_f64();
         let latencies = sorted_latencies(window);
@@ -85,7 +80,6 @@ impl Serving {
 
 /// The latency that this share of the window's requests is at or below, in seconds; `None` where
 /// there are fewer than [`requests_needed`], or where that many were not answered.
-#[must_use]
 pub fn quantile(window: &Window, share: f64) -> Option<f64> {
     at(&sorted_latencies(window), window.requests.len(), share)
 }
@@ -109,7 +103,6 @@ fn at(latencies: &[Duration], requests: usize, share: f64) -> Option<f64> {
 }
 
 /// How many of so many requests lie above this quantile.
-#[must_use]
 pub fn above(requests: usize, share: f64) -> usize {
     #[expect(
         clippy::cast_possible_truncation,

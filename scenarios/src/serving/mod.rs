@@ -13,7 +13,6 @@ pub use self::{
     search::highest_rate,
 };
 
-/// How requests become batches.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
     /// Requests in a batch at most.
@@ -46,26 +45,22 @@ pub struct Request {
     pub answer: Option<Answer>,
 }
 
-/// How a request was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
     /// When its batch began.
     pub began: Duration,
     /// When its batch was done.
     pub done: Duration,
-    /// Requests in its batch.
     pub batch: usize,
 }
 
 impl Request {
     /// From the intended arrival to the answer; `None` where there is none.
-    #[must_use]
     pub fn latency(&self) -> Option<Duration> {
         Some(self.answer?.done.saturating_sub(self.arrival))
     }
 
     /// From the intended arrival to the beginning of its batch.
-    #[must_use]
     pub fn queued(&self) -> Option<Duration> {
         Some(self.answer?.began.saturating_sub(self.arrival))
     }
@@ -76,7 +71,6 @@ impl Request {
 pub struct Window {
     /// All of them, in the order of their arrivals.
     pub requests: Vec<Request>,
-    /// Batches that were answered.
     pub batches: usize,
     /// Most requests that waited at once.
     pub deepest: usize,

@@ -21,7 +21,6 @@ impl StepLog {
         })
     }
 
-    /// Forgets what was noted.
     pub fn clear(&self) -> Result<()> {
         let _ = self.losses.shallow_clone().f_zero_()?;
         let _ = self.skips.shallow_clone().f_zero_()?;

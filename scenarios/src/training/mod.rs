@@ -24,7 +24,6 @@ use crate::{
     nn::{self, Module, Parameters, Pass},
 };
 
-/// Gives steps their micro-batches.
 pub trait Feed {
     /// Micro-batch number `index` of a step, from 0.
     fn micro_batch(&mut self, index: usize) -> Result<Batch, Error>;
@@ -54,7 +53,6 @@ pub trait Observer {
     }
 }
 
-/// Nobody watches.
 #[derive(Debug, Clone, Copy)]
 pub struct Unobserved;
 
@@ -136,21 +134,17 @@ impl Work {
 
     /// How many different micro-batches the steps want: two where gradients accumulate, so
     /// that what is summed differs, else one.
-    #[must_use]
     pub fn wanted_micro_batches(&self) -> usize {
         self.training
             .as_ref()
             .map_or(1, |training| training.accumulation.min(2))
     }
 
-    /// The model's parameters and buffers.
-    #[must_use]
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
     /// Micro-batches in one optimizer step; 1 for inference.
-    #[must_use]
     pub fn accumulation(&self) -> usize {
         self.training
             .as_ref()
@@ -165,13 +159,11 @@ impl Work {
     }
 
     /// Bytes of all gradients, once a step has made them.
-    #[must_use]
     pub fn gradient_bytes(&self) -> Option<u64> {
         self.training.as_ref()?.gradient_bytes
     }
 
     /// Bytes of the optimizer's state, once a step has made it.
-    #[must_use]
     pub fn optimizer_bytes(&self) -> Option<u64> {
         self.training.as_ref()?.optimizer.bytes()
     }
@@ -217,7 +209,6 @@ impl Work {
         self.descend(number, log)
     }
 
-    /// Forward alone.
     fn infer(&mut self, batch: &Batch) -> Result<(), Error> {
         let forward = || {
             self.arithmetic
@@ -291,7 +282,6 @@ impl Work {
         Ok(())
     }
 
-    /// The gradients to parameters.
     fn descend(&mut self, number: u32, log: &StepLog) -> Result<(), Error> {
         let Some(training) = &mut self.training else {
             return Ok(());

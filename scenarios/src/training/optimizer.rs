@@ -60,7 +60,6 @@ impl State {
 
 impl Optimizer {
     /// Without state yet.
-    #[must_use]
     pub fn new(choice: Choice) -> Self {
         Self {
             choice,
@@ -103,7 +102,6 @@ impl Optimizer {
     }
 
     /// Bytes of the state; `None` before the first step.
-    #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         let State {
             averages,

@@ -55,7 +55,6 @@ impl Arithmetic {
     }
 
     /// The type of parameters, and so of their gradients and the optimizer's state.
-    #[must_use]
     pub fn kind(precision: Precision) -> Kind {
         match precision {
             Precision::Bf16 => Kind::BFloat16,

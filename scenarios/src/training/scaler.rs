@@ -39,7 +39,6 @@ impl LossScaler {
         })
     }
 
-    /// The loss times the scale.
     pub fn scale(&self, loss: &Tensor) -> Result<Tensor> {
         Ok(loss.f_mul(&self.scale)?)
     }

@@ -1,12 +1,9 @@
-//! Edits real documents and has every parser of outside input read them.
+//! Has every parser of outside input read real documents that libFuzzer mutates.
 //!
-//! A [`Target`] is one parser: documents to start from, edits that know their form (a key is
-//! renamed, a number becomes the largest there is, a member of an archive has another size than its
-//! header says), and what must hold of every input. libFuzzer runs them; `main.rs` starts it.
+//! A [`Target`] is one parser: documents to start from, and what must hold of every input.
+//! libFuzzer runs them; `main.rs` starts it.
 
-mod edit;
 mod seeds;
 mod targets;
 
-pub use edit::{Dice, MAX_INPUT_BYTES, Pool};
-pub use targets::{Target, all, named};
+pub use targets::{MAX_INPUT_BYTES, Target, all, named};

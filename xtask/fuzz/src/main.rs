@@ -12,17 +12,12 @@ use std::{
     env,
     ffi::OsString,
     fs, io,
-    num::NonZero,
     path::Path,
     process::{Command, exit},
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    thread,
+    sync::OnceLock,
 };
 
-use fuzz::{Dice, MAX_INPUT_BYTES, Pool, Target, all, named};
+use fuzz::{MAX_INPUT_BYTES, Target, all, named};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tempfile::TempDir;
@@ -43,7 +38,7 @@ const FLAGS: [&str; 3] = [
 
 struct Room {
     target: &'static Target,
-    pool: Pool,
+    documents: Vec<Vec<u8>>,
     scratch: TempDir,
 }
 
@@ -66,30 +61,17 @@ fuzz_target!(
 );
 
 fuzz_mutator!(|data: &mut [u8], size: usize, most: usize, seed: u32| {
-    let Room { target, pool, .. } = room();
-    let mut dice = Dice::new(seed.into(), mutated);
-    // libFuzzer begins with a line break where it has no corpus.
-    let start = if size < 2 {
-        pool.seed(&mut dice)
-    } else {
-        &data[..size]
-    };
-    let edited = target.edit(start, pool, &mut dice);
-    let length = edited.len().min(most);
-    data[..length].copy_from_slice(&edited[..length]);
-    length
+    let mut length = size;
+    // libFuzzer begins with a line break where it has no corpus, and without instrumentation it
+    // never has one.
+    if size < 2 {
+        let documents = &room().documents;
+        let document = &documents[seed as usize % documents.len()];
+        length = document.len().min(most);
+        data[..length].copy_from_slice(&document[..length]);
+    }
+    fuzzer_mutate(data, length, most)
 });
-
-/// The bytes after one of libFuzzer's own mutations.
-fn mutated(bytes: &[u8]) -> Vec<u8> {
-    const ROOM_TO_GROW: usize = 64;
-    let mut data = bytes.to_vec();
-    data.resize(bytes.len() + ROOM_TO_GROW, 0);
-    let most = data.len();
-    let length = fuzzer_mutate(&mut data, bytes.len(), most);
-    data.truncate(length);
-    data
-}
 
 /// Prepares this process for one target.
 fn enter(name: &str) {
@@ -100,10 +82,10 @@ fn enter(name: &str) {
         maximum: limit,
     };
     setrlimit(Resource::Data, limit).expect("a lower limit is always allowed");
-    let (pool, scratch) = (target.pool(), scratch().expect("a scratch folder"));
+    let (documents, scratch) = (target.documents(), scratch().expect("a scratch folder"));
     let _ = ROOM.set(Room {
         target,
-        pool,
+        documents,
         scratch,
     });
 }
@@ -134,28 +116,23 @@ fn start() -> i32 {
     if targets.is_empty() {
         targets.extend(all());
     }
-    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let work = || {
-        while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let passes = run(target, &arguments, targets.len() == 1).unwrap_or_else(|error| {
+    let mut code = 0;
+    for target in &targets {
+        println!("{}", target.name);
+        match run(target, &arguments, targets.len() == 1) {
+            Ok(true) => {}
+            Ok(false) => code = 1,
+            Err(error) => {
                 eprintln!("{}: libFuzzer was not started: {error}", target.name);
-                false
-            });
-            failed.fetch_or(!passes, Ordering::Relaxed);
+                code = 1;
+            }
         }
-    };
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    thread::scope(|scope| {
-        for _ in 0..cores.min(targets.len()) {
-            scope.spawn(work);
-        }
-    });
-    i32::from(failed.into_inner())
+    }
+    code
 }
 
-/// Runs libFuzzer on one target; whether nothing was found. Of several that run side by side, the
-/// output of those that pass is a line each.
-fn run(target: &Target, arguments: &[OsString], is_shown: bool) -> io::Result<bool> {
+/// Runs libFuzzer on one target; whether nothing was found. Of several, findings alone are shown.
+fn run(target: &Target, arguments: &[OsString], is_alone: bool) -> io::Result<bool> {
     let findings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/findings");
     let findings = findings.join(target.name);
     fs::create_dir_all(&findings)?;
@@ -164,7 +141,8 @@ fn run(target: &Target, arguments: &[OsString], is_shown: bool) -> io::Result<bo
         .env(TARGET, target.name)
         .args(FLAGS)
         .arg(format!("-max_len={MAX_INPUT_BYTES}"))
-        .arg(format!("-artifact_prefix={}/", findings.display()));
+        .arg(format!("-artifact_prefix={}/", findings.display()))
+        .args((!is_alone).then_some("-verbosity=0"));
     let ends = |word: &OsString| {
         let word = word.to_string_lossy();
         word.starts_with("-runs=") || word.starts_with("-max_total_time=")
@@ -172,18 +150,5 @@ fn run(target: &Target, arguments: &[OsString], is_shown: bool) -> io::Result<bo
     if !arguments.iter().any(ends) {
         command.arg("-max_total_time=10");
     }
-    command.args(arguments);
-    if is_shown {
-        return Ok(command.status()?.success());
-    }
-    let ended = command.output()?;
-    let said = String::from_utf8_lossy(&ended.stderr);
-    let passes = ended.status.success();
-    if passes {
-        let done = said.lines().find(|line| line.contains("\tDONE "));
-        println!("{:<10} {}", target.name, done.unwrap_or_default());
-    } else {
-        println!("{}: {}\n{said}", target.name, ended.status);
-    }
-    Ok(passes)
+    Ok(command.args(arguments).status()?.success())
 }

@@ -1,4 +1,4 @@
-//! The documents that edits start from: those in `seeds`, and this repository's own.
+//! The documents that mutations start from: those in `seeds`, and this repository's own.
 
 use std::{
     fs,

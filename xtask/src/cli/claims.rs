@@ -24,7 +24,7 @@ pub(crate) enum ClaimsFailOn {
     )
 )]
 pub(crate) struct ClaimsArgs {
-    /// The session: a folder, `@BASELINE`, `branch=NAME` or `image=NAME`; `:IMAGE` behind it
+    /// The session: a folder, `@NAME`, `branch=NAME` or `image=NAME`; `:IMAGE` behind it
     /// judges by the runs of one of its images alone
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,

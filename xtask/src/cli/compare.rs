@@ -48,14 +48,14 @@ pub(crate) struct IgnoreArgs {
 #[command(
     after_help = concat!(
         "A side is a session's folder, or its name where that lies below --sessions; or out of the \
-         history: `@NAME` a baseline, `branch=NAME` the newest complete session of a branch, \
+         history: `@NAME` the session of this name, `branch=NAME` the newest complete session of a branch, \
          `image=NAME` the newest complete session with an image; of those, the newest that shares a \
          cell with the other side. `:IMAGE` behind it picks one of several images.\n\n",
         exit_codes!()
     )
 )]
 pub(crate) struct CompareArgs {
-    /// What to compare against: `SESSION[:IMAGE]`, `@BASELINE[:IMAGE]`, `branch=NAME[:IMAGE]` or
+    /// What to compare against: `SESSION[:IMAGE]`, `@NAME[:IMAGE]`, `branch=NAME[:IMAGE]` or
     /// `image=NAME`
     #[arg(value_name = "BASE")]
     pub(crate) base: String,

@@ -154,10 +154,6 @@ pub(crate) struct BenchArgs {
     /// Go on with a session that was cut off, as it was begun: no other option is needed
     #[arg(long, value_name = "DIR")]
     pub(crate) resume: Option<PathBuf>,
-    /// Serve the live session's metrics to Prometheus: `PORT` on this machine alone, or
-    /// `ADDRESS:PORT`
-    #[arg(long, value_name = "ADDR")]
-    pub(crate) metrics_listen: Option<String>,
     /// Say what would run, and start nothing; a complete image is pulled for its name
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -13,7 +13,7 @@ use std::{
 use bench_suite::{
     hook,
     outcome::signal_name,
-    results::{self, EndWatch, Fault, MOST_RANKS, RankEnd, RankResults, Results},
+    results::{self, EndWatch, Fault, RankEnd, RankResults, Results},
 };
 use clap::Args;
 use metrics::Metric;
@@ -27,15 +27,14 @@ use tokio::{
 };
 
 use crate::{
-    cli::{Format, exit_codes, time},
-    commands::{bench::signalled, write_file},
+    cli::{Format, exit_codes},
+    commands::{bench::signalled, program::ReportingArgs, write_file},
     error::{Error, Result},
     exit_code::{Code, OwnError},
     printer::Printer,
     table::table,
 };
 
-/// The run's name.
 const RUN: &str = "conform";
 /// Most bytes of events, as suites have it where they set nothing, and of what it prints.
 const MOST_BYTES: u64 = 64 << 20;
@@ -50,39 +49,15 @@ const PATIENCE: [(Option<Signal>, Duration); 2] = [
 ];
 
 #[derive(Debug, Clone, Args)]
-#[command(after_help = exit_codes!())]
+#[command(after_help = exit_codes!(), mut_arg("command", |command| {
+    command.required(true).help("The program with its arguments")
+}))]
 pub(crate) struct ConformArgs {
     /// Samples of one step of one process, for the throughput, where the program does not say
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     samples_per_step: Option<u32>,
-    /// Least steps before measuring
-    #[arg(long, value_name = "N", default_value_t = 3,
-          value_parser = clap::value_parser!(u32).range(..=1_000_000))]
-    warmup: u32,
-    /// Measured steps
-    #[arg(long, value_name = "N", default_value_t = 20,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    steps: u32,
-    /// Steps after them under torch's profiler, for the kernels that run
-    #[arg(long, value_name = "N", default_value_t = 0,
-          value_parser = clap::value_parser!(u32).range(..=100))]
-    profiled_steps: u32,
-    /// Processes that report, such as those that torchrun starts
-    #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=MOST_RANKS as i64))]
-    ranks: u32,
-    /// Let the program run to its end, rather than end it after its measured steps
-    #[arg(long)]
-    until_exit: bool,
-    /// Longest that the program may take, such as `90s` or `1h`
-    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = time)]
-    time_limit: Duration,
-    /// Leave the hook out: a program reports by itself, or by `torchgauge.py` of its own
-    #[arg(long)]
-    no_hook: bool,
-    /// The program with its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<String>,
+    #[command(flatten)]
+    reports: ReportingArgs,
 }
 
 /// Why a program's numbers cannot be had.
@@ -109,6 +84,20 @@ impl OwnError for ConformError {
     }
 }
 
+impl ConformArgs {
+    fn ranks(&self) -> usize {
+        self.reports.ranks.unwrap_or(1) as usize
+    }
+
+    fn steps(&self) -> u32 {
+        self.reports.steps.unwrap_or(20)
+    }
+
+    fn time_limit(&self) -> Duration {
+        self.reports.time_limit.unwrap_or(Duration::from_mins(10))
+    }
+}
+
 /// How the program's run came to its end.
 enum Over {
     ByItself,
@@ -130,14 +119,14 @@ pub(crate) async fn run(args: &ConformArgs, printer: &Printer) -> Result<()> {
     let [events, log] = ["events", "log"].map(|name| folder.path().join(name));
     write_file(&events, "")?;
     let (over, status) = carry_out(args, folder.path(), &events, &log).await?;
-    let (results, faults) = results::check(&events, RUN, args.ranks as usize, MOST_BYTES);
+    let (results, faults) = results::check(&events, RUN, args.ranks(), MOST_BYTES);
     show(&results, printer);
     printer.line(&match &over {
         Over::ByItself => format!("the program {}", ended(status)),
         Over::AfterSteps => format!("after its measured steps the program {}", ended(status)),
         Over::TimeLimit => format!(
             "the program took longer than {} and was ended",
-            seconds(args.time_limit.as_secs_f64())
+            seconds(args.time_limit().as_secs_f64())
         ),
         Over::Flooded => format!("the program wrote more than {MOST_BYTES} bytes and was ended"),
     });
@@ -162,13 +151,13 @@ fn start(args: &ConformArgs, folder: &Path, events: &Path, log: &Path) -> Result
     let asked = ProgramRun {
         version: VERSION,
         run: RUN.to_owned(),
-        warmup: args.warmup,
+        warmup: args.reports.warmup.unwrap_or(3),
         warmup_seconds: 0,
-        measured: args.steps,
-        profiled: args.profiled_steps,
+        measured: args.steps(),
+        profiled: args.reports.profiled_steps.unwrap_or(0),
         attribution: false,
         samples_per_step: args.samples_per_step.map(f64::from),
-        until: if args.until_exit {
+        until: if args.reports.until_exit {
             Until::Exit
         } else {
             Until::Measured
@@ -176,13 +165,13 @@ fn start(args: &ConformArgs, folder: &Path, events: &Path, log: &Path) -> Result
     };
     let asked = serde_json::to_string(&asked).map_err(|source| Error::Json { source })?;
     let failed = |source| ConformError::Start {
-        command: command_line(&args.command),
+        command: command_line(&args.reports.command),
         source,
     };
     let output = File::create(log).map_err(failed)?;
-    let mut command = Command::new(&args.command[0]);
+    let mut command = Command::new(&args.reports.command[0]);
     command
-        .args(&args.command[1..])
+        .args(&args.reports.command[1..])
         .env(EVENTS_VARIABLE, events)
         .env(RUN_VARIABLE, asked)
         .env_remove(hook::FIRST_VARIABLE)
@@ -190,7 +179,7 @@ fn start(args: &ConformArgs, folder: &Path, events: &Path, log: &Path) -> Result
         .stdout(output.try_clone().map_err(failed)?)
         .stderr(output)
         .process_group(0);
-    if !args.no_hook {
+    if !args.reports.no_hook {
         let given = env::var_os("PYTHONPATH");
         command.env("PYTHONPATH", hook::python_path(folder.into(), given));
     }
@@ -210,7 +199,7 @@ async fn carry_out(
     let over = tokio::select! {
         _ = child.wait() => Some(Over::ByItself),
         over = watch(args, events, log) => Some(over),
-        () = sleep(args.time_limit) => Some(Over::TimeLimit),
+        () = sleep(args.time_limit()) => Some(Over::TimeLimit),
         () = signalled() => None,
     };
     if matches!(over, Some(Over::AfterSteps)) {
@@ -236,8 +225,8 @@ async fn watch(args: &ConformArgs, events: &Path, log: &Path) -> Over {
         if length.max(printed) > MOST_BYTES {
             return Over::Flooded;
         }
-        let read = || results::check(events, RUN, args.ranks as usize, MOST_BYTES).0;
-        if !args.until_exit && watch.is_over(length, read) {
+        let read = || results::check(events, RUN, args.ranks(), MOST_BYTES).0;
+        if !args.reports.until_exit && watch.is_over(length, read) {
             return Over::AfterSteps;
         }
     }
@@ -250,7 +239,6 @@ fn ended(status: ExitStatus) -> String {
     }
 }
 
-/// What was recorded.
 fn show(results: &Results, printer: &Printer) {
     let ranks = results.ranks.iter().enumerate();
     let ranks = ranks.filter(|(_, told)| told.started.is_some());
@@ -365,11 +353,11 @@ fn of_rank(args: &ConformArgs, told: &RankResults) -> Vec<String> {
     let steps = told.steps.len();
     match &told.end {
         Some(RankEnd::Failed { message, .. }) => found.push(format!("it failed: {message}")),
-        Some(RankEnd::Finished) if steps > 0 && steps != args.steps as usize => {
+        Some(RankEnd::Finished) if steps > 0 && steps != args.steps() as usize => {
             found.push(format!(
                 "{}, and {} were asked for",
                 plural(steps, "measured step", "measured steps"),
-                args.steps
+                args.steps()
             ));
         }
         _ => {}

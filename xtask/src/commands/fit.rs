@@ -33,8 +33,8 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
         return Err(Error::Input(format!(
             "--memory {} is too little: an engine refuses a container with less than {}; give what a \
              container or a GPU has, such as 8GiB",
-            iec(budget),
-            iec(search::LEAST_BYTES)
+            size(Some(budget)),
+            size(Some(search::LEAST_BYTES))
         )));
     }
     if !device.is_cuda() && budget > target.machine().memory_bytes {
@@ -116,7 +116,7 @@ fn ended(fit: &Fit) -> Result<()> {
         return Err(Error::Gate(format!(
             "nothing fits {}: not one sample in a batch, in any combination; the table says how the \
              attempts ended. Give more --memory, or a scenario with a smaller model",
-            iec(fit.memory_bytes)
+            size(Some(fit.memory_bytes))
         )));
     }
     Ok(())
@@ -128,11 +128,6 @@ fn nothing_to_fit(scenario: &str) -> Error {
          (`{} scenarios list` shows them)",
         protocol::program()
     ))
-}
-
-/// Bytes in words, in powers of 1024.
-fn iec(bytes: u64) -> String {
-    bytesize::ByteSize(bytes).display().iec().to_string()
 }
 
 /// Every combination whose batch would be searched.

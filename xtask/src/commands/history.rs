@@ -39,9 +39,6 @@ enum HistoryCommand {
     Export(ExportArgs),
     /// Add a series measured elsewhere: a CSV file with the header `timestamp,revision,value`
     Import(ImportArgs),
-    /// Name sessions to compare with
-    #[command(subcommand)]
-    Baseline(BaselineCommand),
     /// Take a session, or an imported series, out
     Remove(RemoveArgs),
 }
@@ -119,37 +116,6 @@ struct RemoveArgs {
     imported: Option<String>,
 }
 
-#[derive(Debug, Clone, Subcommand)]
-enum BaselineCommand {
-    /// Name a session; the name moves if it is taken
-    Set {
-        /// The baseline's name
-        #[arg(value_parser = baseline_name)]
-        name: String,
-        /// The session's name
-        session: String,
-    },
-    /// List the names
-    List,
-    /// Forget a name; its session stays
-    Remove {
-        /// The baseline's name
-        name: String,
-    },
-}
-
-/// `compare @NAME:IMAGE` could not name a baseline with a colon in it.
-fn baseline_name(name: &str) -> Result<String, String> {
-    if name.contains(':') {
-        return Err(
-            "a baseline's name has no `:` in it: `compare @NAME:IMAGE` reads what stands behind \
-             one as an image; write `-` or `/`"
-                .to_owned(),
-        );
-    }
-    Ok(name.to_owned())
-}
-
 /// Carries one of its commands out.
 pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
     let new = || -> Result<History> { Ok(History::at(args.folder.path()?)?) };
@@ -160,7 +126,6 @@ pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
         HistoryCommand::List(args) => list_series(&existing()?, args, printer),
         HistoryCommand::Export(args) => export(&existing()?, args, printer),
         HistoryCommand::Import(args) => import(&new()?, args, printer),
-        HistoryCommand::Baseline(command) => baseline(&existing()?, command, printer),
         HistoryCommand::Remove(args) => remove(&existing()?, args, printer),
     }
 }
@@ -304,14 +269,7 @@ fn list_sessions(history: &History, args: &ListArgs, printer: &Printer) -> Resul
         return printer.json(&found);
     }
     let columns = [
-        "session",
-        "started",
-        "branch",
-        "revision",
-        "images",
-        "runs",
-        "failed",
-        "baselines",
+        "session", "started", "branch", "revision", "images", "runs", "failed",
     ];
     let mut table = table(args.format, columns);
     for info in &found {
@@ -323,30 +281,9 @@ fn list_sessions(history: &History, args: &ListArgs, printer: &Printer) -> Resul
             info.images.join(", "),
             info.runs.to_string(),
             info.failed.to_string(),
-            info.baselines.join(", "),
         ]);
     }
     let count = plural(found.len(), "session", "sessions");
     printer.line(&format!("{table}\n{count}"));
-    Ok(())
-}
-
-fn baseline(history: &History, command: &BaselineCommand, printer: &Printer) -> Result<()> {
-    match command {
-        BaselineCommand::Set { name, session } => {
-            let before = history.set_baseline(name, session)?;
-            let before = before.map_or_else(String::new, |old| format!(" (was {old})"));
-            printer.line(&format!("{name} is {session}{before}"));
-        }
-        BaselineCommand::List => {
-            for (name, session) in history.baselines() {
-                printer.line(&format!("{name} {session}"));
-            }
-        }
-        BaselineCommand::Remove { name } => {
-            history.remove_baseline(name)?;
-            printer.line(&format!("{name} is no baseline any more"));
-        }
-    }
     Ok(())
 }

@@ -10,7 +10,7 @@ use bench_suite::suite::{Network, ProgramFile, Samples, Suite, is_variable, moun
 use clap::{Args, ValueEnum};
 use protocol::{Until, bad_name};
 use record::command_line;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::{
     cli::time,
@@ -65,34 +65,41 @@ pub(crate) struct ProgramArgs {
     /// Samples of one step of one process, or `{NAME}`, for the throughput
     #[arg(long, value_name = "N", requires = "command")]
     samples_per_step: Option<String>,
+    #[command(flatten)]
+    pub(crate) reports: ReportingArgs,
+}
+
+/// A program, how it reports, and for how long.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ReportingArgs {
     /// Processes that it starts and that report, such as those of torchrun, each on a GPU of its own;
     /// default: 1
     #[arg(long, value_name = "N", requires = "command",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
-    ranks: Option<u32>,
+    pub(crate) ranks: Option<u32>,
     /// Least steps before measuring; default: 3
     #[arg(long, value_name = "N", requires = "command",
           value_parser = clap::value_parser!(u32).range(..=1_000_000))]
-    warmup: Option<u32>,
+    pub(crate) warmup: Option<u32>,
     /// Measured steps; default: 20
     #[arg(long, value_name = "N", requires = "command",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    steps: Option<u32>,
+    pub(crate) steps: Option<u32>,
     /// Steps after them under torch's profiler, for the kernels that run: a comparison lists those
     /// that are new, gone, slower or faster; default: 0
     #[arg(long, value_name = "N", requires = "command",
           value_parser = clap::value_parser!(u32).range(..=100))]
-    profiled_steps: Option<u32>,
+    pub(crate) profiled_steps: Option<u32>,
     /// Let it run to its end, rather than end it after its measured steps
     #[arg(long, requires = "command")]
-    until_exit: bool,
+    pub(crate) until_exit: bool,
     /// Longest that a run may take, such as `90s` or `1h`; default: 10min
     #[arg(long, value_name = "TIME", requires = "command", value_parser = time)]
-    time_limit: Option<Duration>,
+    pub(crate) time_limit: Option<Duration>,
     /// Leave the hook out, which reads steps and memory of a Python program: what is seen from
     /// outside alone, or what the program itself reports
     #[arg(long, requires = "command")]
-    no_hook: bool,
+    pub(crate) no_hook: bool,
     /// A program with its arguments to run in each image, in place of a suite
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
@@ -134,42 +141,6 @@ fn parameter(text: &str) -> Result<(String, Vec<String>), String> {
     ))
 }
 
-#[derive(Serialize)]
-struct SuiteText {
-    version: u32,
-    description: String,
-    question: String,
-    answered_by: Vec<&'static str>,
-    defaults: DefaultsText,
-    scenarios: [ScenarioText; 1],
-}
-
-#[derive(Serialize)]
-struct DefaultsText {
-    blocks: u32,
-    steps: StepsText,
-}
-
-#[derive(Serialize)]
-struct StepsText {
-    warmup: u32,
-    measured: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    profiled: Option<u32>,
-}
-
-#[derive(Serialize)]
-struct ScenarioText {
-    name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ranks: Option<u32>,
-    program: ProgramFile,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    axes: BTreeMap<String, Vec<String>>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    limits: BTreeMap<&'static str, String>,
-}
-
 impl ProgramArgs {
     /// The suite file that says the same.
     pub(crate) fn suite_text(&self) -> Result<String> {
@@ -204,52 +175,65 @@ impl ProgramArgs {
                 Some(NetworkWord::Host) => Network::Host,
             },
             writable: self.writable,
-            hook: !self.no_hook,
+            hook: !self.reports.no_hook,
             samples_per_step: samples,
-            until: if self.until_exit {
+            until: if self.reports.until_exit {
                 Until::Exit
             } else {
                 Until::Measured
             },
-            ..ProgramFile::new(self.command.clone())
+            ..ProgramFile::new(self.reports.command.clone())
         };
         let time = self
+            .reports
             .time_limit
             .map(|limit| format!("{}s", limit.as_secs_f64().ceil()));
         let shm = self.shm.map(|size| format!("{}", size.as_u64()));
-        let limits = [("time", time), ("shm", shm)].into_iter();
-        let line = command_line(&self.command);
+        let line = command_line(&self.reports.command);
         let rate = match self.samples_per_step {
             Some(_) => "throughput_samples_per_second",
             None => "throughput_steps_per_second",
         };
-        let text = SuiteText {
-            version: 1,
-            question: format!("What does {line} cost in each image?"),
-            answered_by: [rate].into_iter().chain(ANSWERED_BY).collect(),
-            description: line,
-            defaults: DefaultsText {
-                blocks: 3,
-                steps: StepsText {
-                    warmup: self.warmup.unwrap_or(3),
-                    measured: self.steps.unwrap_or(20),
-                    profiled: self.profiled_steps,
+        let axes: BTreeMap<_, _> = self.parameter.iter().cloned().collect();
+        let answered_by: Vec<&str> = [rate].into_iter().chain(ANSWERED_BY).collect();
+        let mut text = json!({
+            "version": 1,
+            "question": format!("What does {line} cost in each image?"),
+            "answered_by": answered_by,
+            "description": line,
+            "defaults": {
+                "blocks": 3,
+                "steps": {
+                    "warmup": self.reports.warmup.unwrap_or(3),
+                    "measured": self.reports.steps.unwrap_or(20),
+                    "profiled": self.reports.profiled_steps,
                 },
             },
-            scenarios: [ScenarioText {
-                name: name_of(&self.command),
-                ranks: self.ranks,
-                program,
-                axes: self.parameter.iter().cloned().collect(),
-                limits: limits
-                    .filter_map(|(key, value)| Some((key, value?)))
-                    .collect(),
+            "scenarios": [{
+                "name": name_of(&self.reports.command),
+                "ranks": self.reports.ranks,
+                "program": program,
+                "axes": axes,
+                "limits": {"time": time, "shm": shm},
             }],
-        };
+        });
+        drop_nulls(&mut text);
         serde_yaml::to_string(&text).map_err(|error| Error::Start {
             what: "the program: no suite can be written of it".to_owned(),
             source: std::io::Error::other(error),
         })
+    }
+}
+
+/// Takes out what was not given.
+fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
     }
 }
 
@@ -334,14 +318,17 @@ mod tests {
     #[test]
     fn a_command_line_is_the_suite_that_it_stands_for() {
         let args = ProgramArgs {
-            command: words("python3 train.py --batch {batch}"),
             parameter: vec![("batch".to_owned(), words("8 16"))],
             samples_per_step: Some("{batch}".to_owned()),
             mount: vec!["/src:/workspace:rw".to_owned()],
             env: vec![("A".to_owned(), "1=2".to_owned())],
             shm: Some(bytesize::ByteSize::gib(1)),
-            time_limit: Some(Duration::from_mins(2)),
-            profiled_steps: Some(3),
+            reports: ReportingArgs {
+                command: words("python3 train.py --batch {batch}"),
+                time_limit: Some(Duration::from_mins(2)),
+                profiled_steps: Some(3),
+                ..ReportingArgs::default()
+            },
             ..ProgramArgs::default()
         };
         let text = args.suite_text().unwrap();

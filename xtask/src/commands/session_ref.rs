@@ -21,11 +21,10 @@ pub(crate) struct Found {
     pub(crate) image: Option<String>,
 }
 
-/// What an argument names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Ref {
     Folder(PathBuf),
-    Baseline(String),
+    Recorded(String),
     NewestOfBranch(String),
     NewestWithImage(String),
 }
@@ -107,7 +106,7 @@ impl Ref {
         if let Some(image) = text.strip_prefix("image=") {
             Self::NewestWithImage(image.to_owned())
         } else if let Some(name) = text.strip_prefix('@') {
-            Self::Baseline(name.to_owned())
+            Self::Recorded(name.to_owned())
         } else if let Some(branch) = text.strip_prefix("branch=") {
             Self::NewestOfBranch(branch.to_owned())
         } else {
@@ -116,8 +115,8 @@ impl Ref {
     }
 }
 
-/// `SESSION`, `@BASELINE`, `branch=NAME` or `image=NAME`, each but the last with `:IMAGE` behind it
-/// or without. Folders and images may have colons in their names, baselines and branches none: the
+/// `SESSION`, `@NAME`, `branch=NAME` or `image=NAME`, each but the last with `:IMAGE` behind it
+/// or without. Folders and images may have colons in their names, names of sessions and branches none: the
 /// longest text before one that is a session's folder is the session.
 fn read(text: &str, is_session: impl Fn(&Path) -> bool) -> (Ref, Option<String>) {
     let whole = Ref::of(text);
@@ -126,7 +125,7 @@ fn read(text: &str, is_session: impl Fn(&Path) -> bool) -> (Ref, Option<String>)
             let image = image.clone();
             return (whole, Some(image));
         }
-        Ref::Baseline(_) | Ref::NewestOfBranch(_) => text.find(':'),
+        Ref::Recorded(_) | Ref::NewestOfBranch(_) => text.find(':'),
         Ref::Folder(folder) if is_session(folder) => None,
         Ref::Folder(_) => {
             let mut colons = text.rmatch_indices(':').map(|(at, _)| at);
@@ -150,7 +149,7 @@ fn recorded(named: &Ref, history: &HistoryFolder, printer: &Printer) -> Result<V
     };
     match named {
         Ref::Folder(_) => return Ok(Vec::new()),
-        Ref::Baseline(name) => return Ok(vec![history.baseline(name)?]),
+        Ref::Recorded(name) => return Ok(vec![history.session(name)?]),
         Ref::NewestOfBranch(branch) => filter.branch = Some(branch.clone()),
         Ref::NewestWithImage(image) => filter.image = Some(image.clone()),
     }
@@ -226,8 +225,8 @@ mod tests {
         check("sessions/a", Ref::Folder("sessions/a".into()), None);
         check("a:img", Ref::Folder("a".into()), Some("img"));
         check("gone:img", Ref::Folder("gone".into()), Some("img"));
-        check("@release", Ref::Baseline("release".into()), None);
-        check("@release:img", Ref::Baseline("release".into()), Some("img"));
+        check("@release", Ref::Recorded("release".into()), None);
+        check("@release:img", Ref::Recorded("release".into()), Some("img"));
         check("branch=fix/x", Ref::NewestOfBranch("fix/x".into()), None);
         check("image=r:1", Ref::NewestWithImage("r:1".into()), Some("r:1"));
         check("a:b", Ref::Folder("a:b".into()), None);
@@ -236,6 +235,6 @@ mod tests {
         let text = format!("a:{reference}");
         check(&text, Ref::Folder("a".into()), Some(reference));
         let text = format!("@release:{reference}");
-        check(&text, Ref::Baseline("release".into()), Some(reference));
+        check(&text, Ref::Recorded("release".into()), Some(reference));
     }
 }

@@ -8,7 +8,6 @@ mod fit;
 mod gpus;
 mod interruptions;
 mod links;
-mod metrics;
 mod refusals;
 mod support;
 mod table;

@@ -110,20 +110,6 @@ fn an_engine_on_another_machine_is_refused_and_nothing_takes_its_place() {
 }
 
 #[test]
-fn a_metrics_address_that_is_none_is_refused_under_a_dry_run_too() {
-    let home = Home::new();
-    let listen = "--metrics-listen=abc";
-    for words in [
-        vec!["--device=cpu", listen],
-        vec!["--device=cpu", "--dry-run", listen],
-    ] {
-        let text = home.bench("s", "", &words).ends_with(2);
-        assert!(text.contains("`abc` is no address"), "{text}");
-        assert!(!home.path("s").exists());
-    }
-}
-
-#[test]
 fn a_connection_that_is_lost_cleans_up_as_ctrl_c_does() {
     let home = Home::new();
     let running = home.bench("s", "0001=sleep:60000", &["--device=cpu"]);

@@ -177,18 +177,6 @@ impl Running {
         kill_process(pid.expect("a process"), signal).expect("the signal is sent");
     }
 
-    /// Where the metrics are served, once the command says so.
-    pub(crate) fn metrics_address(&self) -> String {
-        let mut address = None;
-        Self::until("it says where the metrics are", || {
-            let text = self.said();
-            let rest = text.split_once("metrics at http://").map(|(_, rest)| rest);
-            address = rest.and_then(|rest| Some(rest.split_once("/metrics")?.0.to_owned()));
-            address.is_some()
-        });
-        address.expect("an address")
-    }
-
     fn said(&self) -> String {
         fs::read_to_string(&self.said).unwrap_or_default()
     }

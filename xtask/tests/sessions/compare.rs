@@ -129,13 +129,8 @@ fn images_whose_names_have_colons_are_compared_by_name() {
         home.check(&["compare", "two:images", &side], 1, "1 regressed");
     }
     home.check(&["history", "add", "sessions/out"], 0, "runs added");
-    home.check(
-        &["history", "baseline", "set", "release", "two"],
-        0,
-        "release",
-    );
-    let side = format!("@release:{}", names[1]);
-    home.check(&["compare", "@release:images", &side], 1, "1 regressed");
+    let side = format!("@two:{}", names[1]);
+    home.check(&["compare", "@two:images", &side], 1, "1 regressed");
 }
 
 /// Nights that differ by 0.4 % though nothing changed: against a night out of the history 0.8 % is
@@ -157,8 +152,6 @@ fn nights_out_of_the_history_are_judged_by_the_variance_between_nights() {
         let folder = format!("sessions/{name}");
         home.check(&["history", "add", &folder], 0, "5 runs added");
     }
-    let set = ["history", "baseline", "set", "last", "night-9"];
-    home.check(&set, 0, "last is night-9");
     let night = |name: &str, throughput| {
         let runs = records(name, "img", Precision::Fp32, throughput);
         home.write(name, &session(name), &runs);
@@ -167,8 +160,12 @@ fn nights_out_of_the_history_are_judged_by_the_variance_between_nights() {
     night("slow", 95.0);
     let alone = ["compare", "sessions/night-9", "sessions/calm"];
     home.check(&alone, 1, "1 regressed");
-    home.check(&["compare", "@last", "sessions/calm"], 0, "1 inconclusive");
-    let slow = ["compare", "@last", "sessions/slow", "--format", "json"];
+    home.check(
+        &["compare", "@night-9", "sessions/calm"],
+        0,
+        "1 inconclusive",
+    );
+    let slow = ["compare", "@night-9", "sessions/slow", "--format", "json"];
     let json = home.check(&slow, 1, "\"between-sessions\"");
     assert!(json.contains("\"regressed\""), "{json}");
 }
@@ -177,18 +174,13 @@ fn nights_out_of_the_history_are_judged_by_the_variance_between_nights() {
 fn a_side_comes_out_of_the_history() {
     let home = Home::new();
     home.check(
-        &["compare", "@release", "sessions/head:img"],
+        &["compare", "@base", "sessions/head:img"],
         2,
         "there is no history at",
     );
     let add = ["history", "add", "sessions/renamed", "--branch", "main"];
     home.check(&add, 0, "5 runs added");
-    home.check(
-        &["history", "baseline", "set", "release", "base"],
-        0,
-        "release is base",
-    );
-    for base in ["@release", "@release:img", "branch=main", "image=img"] {
+    for base in ["@base", "@base:img", "branch=main", "image=img"] {
         home.check(&["compare", base, "sessions/head:img"], 0, "1 unchanged");
         home.check(&["compare", base, "sessions/head:other"], 1, "1 regressed");
     }
@@ -201,7 +193,7 @@ fn a_side_comes_out_of_the_history() {
     home.check(
         &[
             "compare",
-            "@release",
+            "@base",
             "sessions/head:img",
             "--sessions",
             "elsewhere",
@@ -210,7 +202,7 @@ fn a_side_comes_out_of_the_history() {
         "its folder is not below elsewhere",
     );
     home.check(
-        &["compare", "@release:newer", "sessions/head:img"],
+        &["compare", "@base:newer", "sessions/head:img"],
         2,
         "has no image `newer`",
     );
@@ -340,7 +332,7 @@ fn a_cell_that_works_no_more_fails_the_gate_and_says_why() {
 }
 
 #[test]
-fn thresholds_and_baselines_by_the_names_that_people_see() {
+fn thresholds_by_the_names_that_people_see() {
     let home = Home::new();
     let slower = ["compare", "sessions/head:img", "sessions/head:other"];
     home.check(&slower, 1, "1 regressed");
@@ -351,11 +343,6 @@ fn thresholds_and_baselines_by_the_names_that_people_see() {
     }
     let unknown = [&slower[..], &["--threshold", "speed=0.5"]].concat();
     home.check(&unknown, 2, "no compared metric is named `speed`");
-    home.check(
-        &["history", "baseline", "set", "a:b", "base"],
-        2,
-        "reads what stands behind one as an image",
-    );
 }
 
 #[test]

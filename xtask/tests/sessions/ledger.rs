@@ -94,7 +94,7 @@ fn measure(home: &Home, night: usize) {
     home.check(&words, 0, &name);
 }
 
-const GATE: [&str; 14] = [
+const GATE: [&str; 12] = [
     "trend",
     "--branch",
     "main",
@@ -105,8 +105,6 @@ const GATE: [&str; 14] = [
     "regressions.toml",
     "--format",
     "markdown",
-    "--notify",
-    "cat >> told.jsonl; echo >> told.jsonl",
     "--out",
     "trend",
 ];
@@ -121,19 +119,6 @@ fn list(home: &Home) -> Vec<Value> {
     let end = told.rfind(']').expect("a list");
     let json: Value = serde_json::from_str(&told[..=end]).expect("JSON");
     json.as_array().expect("a list").clone()
-}
-
-/// Each night's notification: what opened, and what was fixed.
-fn told(home: &Home) -> Vec<(usize, usize)> {
-    let lines = fs::read_to_string(home.path("told.jsonl")).expect("somebody was told");
-    let count = |report: &Value, key: &str| report[key].as_array().map_or(0, Vec::len);
-    lines
-        .lines()
-        .map(|line| {
-            let report: Value = serde_json::from_str(line).expect("JSON");
-            (count(&report, "opened"), count(&report, "fixed"))
-        })
-        .collect()
 }
 
 fn id_of(line: &str) -> String {
@@ -209,9 +194,6 @@ fn two_hundred_nights_fail_once_for_each_of_their_causes() {
     assert_eq!((fixed(step), fixed(glitch)), (2, 1));
     assert_eq!(fixed(noisier), 1, "it closes by itself");
     assert_eq!((fixed(trade), fixed(driver)), (0, 0));
-    let told = told(&home);
-    assert_eq!(told.iter().map(|told| told.0).sum::<usize>(), 5, "{told:?}");
-    assert_eq!(told.iter().map(|told| told.1).sum::<usize>(), 3, "{told:?}");
     let open = format!("open: {}", driver.0);
     home.check(&[&GATE[..3], &GATE[6..10]].concat(), 0, &open);
     let page = fs::read_to_string(home.path("trend/trend.html")).expect("a page");
@@ -246,43 +228,25 @@ fn first_id(home: &Home) -> String {
 }
 
 #[test]
-fn a_program_that_fails_is_told_again() {
+fn a_cause_fails_one_night_and_is_forgotten_once_it_was_fixed() {
     let home = Home::new();
-    let gate = |command: &str, code: i32, expected: &str| {
-        let words = [
-            "trend",
-            "--gate",
-            "--stale-after",
-            "100000",
-            "--notify",
-            command,
-        ];
-        home.check(&words, code, expected)
+    let gate = |code: i32, expected: &str| {
+        home.check(
+            &["trend", "--gate", "--stale-after", "100000"],
+            code,
+            expected,
+        )
     };
     imported(&home, 40, false);
-    gate("exit 7", 0, "1 series");
+    gate(0, "1 series");
     imported(&home, 41, true);
-    let told = gate(
-        "echo on standard output; exit 7",
-        1,
-        "ended with exit status: 7",
-    );
-    assert!(told.contains("the ledger is left as it was"), "{told}");
+    let told = gate(1, "the gate failed: 1 failure");
     assert!(told.contains("last good r40, first bad r41"), "{told}");
-    gate("cat > told", 1, "the gate failed: 1 failure");
-    let report = fs::read_to_string(home.path("told")).expect("somebody was told");
-    let report: Value = serde_json::from_str(&report).expect("JSON");
-    assert_eq!(report["opened"][0]["entry"]["what"], "regressed");
-    let line = report["opened"][0]["line"].as_str().expect("a line");
-    assert!(line.starts_with("new: R"), "{line}");
-    // Nothing opened or closed: nobody is told, and the same run fails as before.
-    gate("exit 7", 1, "the gate failed: 1 failure");
+    // The same results fail again.
+    gate(1, "the gate failed: 1 failure");
     imported(&home, 41, false);
     imported(&home, 44, false);
-    // The gate has nothing to say, the program did not hear it.
-    gate("exit 7", 4, "ended with exit status: 7");
-    gate("true", 0, "fixed: R");
-    // A program that reads nothing, and one that is none.
+    gate(0, "fixed: R");
     home.check(&["ledger", "list"], 0, "0 open, 0 accepted, 1 fixed");
     let prune = |before: &str, expected: &str| {
         home.check(&["ledger", "prune", "--fixed-before", before], 0, expected)
@@ -296,16 +260,6 @@ fn a_program_that_fails_is_told_again() {
         2,
         "--fixed-before",
     );
-    let without = [
-        "trend",
-        "--input",
-        "speed.csv",
-        "--gate",
-        "--notify",
-        "true",
-    ];
-    home.check(&without, 2, "name one with --ledger");
-    home.check(&["trend", "--notify", "true"], 2, "--gate");
 }
 
 #[test]

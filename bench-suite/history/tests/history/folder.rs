@@ -183,11 +183,6 @@ fn what_does_not_belong_there_is_named_and_left_out() {
             "{}".to_owned(),
             "missing field",
         ),
-        (
-            history.folder().join("baselines/x.json"),
-            "{".to_owned(),
-            "EOF",
-        ),
     ] {
         write(&path, &text);
         let contents = history.read(&SeriesFilter::default());

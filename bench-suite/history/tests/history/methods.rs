@@ -116,7 +116,7 @@ fn a_night_on_which_others_were_busy_is_told_from_quiet_ones() {
         let mut runs = [0, 1].map(|run| record(&session, run, 100.0));
         for (run, used) in runs.iter_mut().zip([0.2, others]) {
             let used = record::Series::of(&[Sample(0.0, used)]).unwrap();
-            run.monitor = [(Sampled::OtherCores, used)].into_iter().collect();
+            run.monitor.series = [(Sampled::OtherCores, used)].into();
         }
         add(&history, &folder(home.path(), &session, &runs));
     }

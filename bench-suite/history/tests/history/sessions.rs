@@ -325,39 +325,6 @@ fn another_session_of_the_same_name_is_refused() {
 }
 
 #[test]
-fn baselines_are_names_for_sessions() {
-    let home = tempfile::tempdir().unwrap();
-    let history = open(home.path());
-    add(&history, &plain(home.path(), "a", 0, 100.0));
-    add(&history, &plain(home.path(), "b", 1, 100.0));
-    assert_eq!(history.set_baseline("release", "a").unwrap(), None);
-    assert_eq!(history.baseline("release").unwrap().session, "a");
-    assert_eq!(
-        history.set_baseline("release", "b").unwrap().as_deref(),
-        Some("a")
-    );
-    let list = history.baselines();
-    assert_eq!(list, [("release".to_owned(), "b".to_owned())].into());
-    assert_eq!(one(&history, "b").baselines, ["release"]);
-    let error = history.remove("b").unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("`history baseline remove release` first"),
-        "{error}"
-    );
-    history.remove_baseline("release").unwrap();
-    let error = history.remove_baseline("release").unwrap_err();
-    assert!(error.to_string().contains("no baseline release"), "{error}");
-    let error = history.set_baseline("x", "gone").unwrap_err();
-    assert!(error.to_string().contains("no session gone"), "{error}");
-    for bad in ["", " ", "a\u{1b}[2J"] {
-        let error = history.set_baseline(bad, "a").unwrap_err();
-        assert!(error.to_string().contains("cannot be used"), "{error}");
-    }
-}
-
-#[test]
 fn a_removed_session_leaves_nothing() {
     let home = tempfile::tempdir().unwrap();
     let history = open(home.path());

@@ -37,7 +37,6 @@ pub struct Block {
 
 impl Block {
     /// A block in which both runs yielded the metric.
-    #[must_use]
     pub fn pair(base: f64, head: f64) -> Self {
         Self {
             base: Some(base),
@@ -117,7 +116,6 @@ pub enum Verdict {
 
 impl Verdict {
     /// The verdict for a change, whose sign alone counts.
-    #[must_use]
     pub fn of_change(change: f64, direction: Direction) -> Self {
         match (direction, change > 0.0) {
             (Direction::HigherIsBetter, true) | (Direction::LowerIsBetter, false) => Self::Improved,
@@ -150,14 +148,12 @@ pub struct Interval {
 
 impl Interval {
     /// Is `ratio` inside?
-    #[must_use]
     pub fn contains(&self, ratio: f64) -> bool {
         self.lo <= ratio && ratio <= self.hi
     }
 
     /// The verdict that it is: a change where it lies wholly beyond the noise threshold, *unchanged*
     /// where it lies wholly between 1/(1 + noise threshold) and 1 + noise threshold.
-    #[must_use]
     pub fn verdict(&self, threshold: f64, direction: Direction) -> Verdict {
         let (least, most) = (1.0 / (1.0 + threshold), 1.0 + threshold);
         if self.lo >= least && self.hi <= most {
@@ -258,7 +254,6 @@ pub struct Comparison {
 
 impl Comparison {
     /// Whether the interval leaves no change out, however small the change is.
-    #[must_use]
     pub fn is_real(&self) -> bool {
         self.interval
             .is_some_and(|interval| !interval.contains(1.0))

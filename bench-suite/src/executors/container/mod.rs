@@ -101,7 +101,6 @@ const ENGINE_PATIENCE: Duration = Duration::from_mins(1);
 /// The only writable folder of a container, in memory: home of whoever wants one.
 const HOME: &str = "/tmp";
 
-/// What runs in containers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContainerImage {
     /// ID or reference in the engine; an ID cannot come to mean something else half way.
@@ -123,7 +122,6 @@ pub struct Container {
 
 impl Container {
     /// With an image for each image's name, and the GPUs where the work runs on some.
-    #[must_use]
     pub fn new(
         host: Arc<dyn Host>,
         engine: Engine,

@@ -36,7 +36,6 @@ pub(super) fn write(
     fs::write(&order.log, "mock: nothing ran\n")
 }
 
-/// The events of one rank.
 fn told(order: &Order, ending: &Ending, uuid: Option<String>) -> Vec<Event> {
     let mut events = vec![Event::Started(Box::new(Started {
         version: protocol::VERSION,
@@ -100,6 +99,15 @@ pub(super) fn measured_seconds(order: &Order, speed: f64) -> f64 {
     0.01 * spread / speed * f64::from(order.asked.steps().1)
 }
 
+fn named(pairs: &[(&str, Option<f64>)]) -> Values {
+    let known = pairs
+        .iter()
+        .filter_map(|(name, value)| Some((name, (*value)?)));
+    known
+        .map(|(name, value)| ((*name).to_owned(), value))
+        .collect()
+}
+
 /// Metrics that agree with each other and are the same for the same run.
 fn metrics(order: &Order, speed: f64, sound: bool) -> Vec<Event> {
     let letters = letters(order);
@@ -121,12 +129,6 @@ fn metrics(order: &Order, speed: f64, sound: bool) -> Vec<Event> {
     let computes = task.computes();
     let serves = task == Task::Serving;
     let searches = variant.is_some_and(|variant| variant.arrival_rate.is_none());
-    let named = |pairs: &[(&str, Option<f64>)]| -> Values {
-        let pairs = pairs.iter();
-        pairs
-            .filter_map(|(name, value)| Some(((*name).to_owned(), (*value)?)))
-            .collect()
-    };
     let step = |index| {
         let lengths = variant.and_then(|variant| variant.sequence_lengths);
         let length = lengths.map(|range| {

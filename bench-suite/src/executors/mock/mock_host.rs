@@ -6,10 +6,7 @@ use futures_util::future::BoxFuture;
 use protocol::Device;
 use record::{Before, Gpu, GpuMonitor, Machine, Sampled};
 
-use crate::{
-    host::{Columns, DeviceLock, Host, LockError, Samples, Subject, Target, Watch},
-    live::Live,
-};
+use crate::host::{Columns, DeviceLock, Host, LockError, Samples, Subject, Target, Watch};
 
 const MEMORY_BYTES: u64 = 1 << 40;
 const GPU_MEMORY_BYTES: u64 = 80 << 30;
@@ -18,7 +15,6 @@ const GPU_MEMORY_BYTES: u64 = 80 << 30;
 pub(super) struct MockHost {
     name: String,
     gpus: u32,
-    live: Live,
 }
 
 impl MockHost {
@@ -27,7 +23,6 @@ impl MockHost {
         Self {
             name: format!("mock-{number}"),
             gpus,
-            live: Live::default(),
         }
     }
 }
@@ -88,7 +83,6 @@ impl Host for MockHost {
 
     /// One reading of each GPU: its number in watts.
     fn watch(&self, subject: Subject) -> Watch {
-        let live = self.live.run(&subject.run, &subject.ranks);
         Watch::begin(move |watcher| {
             let of_gpu = |(_, device): &(usize, Device)| {
                 let mut columns = Columns::default();
@@ -99,8 +93,6 @@ impl Host for MockHost {
                 columns
             };
             let of_gpus: Vec<Columns> = subject.ranks.iter().map(of_gpu).collect();
-            let newest = of_gpus.iter().map(Columns::newest);
-            live.publish([(Sampled::Pids, 1.0)].into(), newest.collect());
             while watcher.pause(Duration::from_secs(1)) {}
             let mut samples = Samples::default();
             for ((rank, _), columns) in subject.ranks.iter().zip(&of_gpus) {
@@ -112,9 +104,5 @@ impl Host for MockHost {
             }
             samples
         })
-    }
-
-    fn live(&self) -> Live {
-        self.live.clone()
     }
 }

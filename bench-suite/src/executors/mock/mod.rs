@@ -66,7 +66,6 @@ pub struct Mock {
 }
 
 impl Mock {
-    /// Follows this script.
     pub fn new(script: &str) -> Result<Self, MockError> {
         let script = Script::read(script)?;
         let host = |number, gpus| Arc::new(MockHost::new(number, gpus)) as Arc<dyn Host>;

@@ -77,7 +77,6 @@ const MISSING: [&str; 8] = [
 
 impl Process {
     /// With a runtime for each image's name.
-    #[must_use]
     pub fn new(host: Arc<dyn Host>, runtimes: BTreeMap<String, LocalRuntime>) -> Self {
         let hosts = [host];
         Self { hosts, runtimes }

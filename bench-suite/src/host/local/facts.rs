@@ -7,7 +7,6 @@ use nvml_wrapper::{
 };
 use record::{Cpu, Gpu, Machine};
 
-/// The host's name.
 pub(super) fn name() -> String {
     without_gpus(Path::new("/")).name
 }

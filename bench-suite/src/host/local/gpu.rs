@@ -92,7 +92,6 @@ impl<'a> Errors<'a> {
     }
 }
 
-/// Takes the samples.
 #[derive(Debug)]
 pub(super) struct GpuMonitor {
     gpu: Gpu,
@@ -244,10 +243,6 @@ impl GpuMonitor {
     /// was there before.
     fn is_own(&self, pid: u32) -> bool {
         super::processes::owns(&self.target, pid).unwrap_or_else(|| !self.bystanders.contains(&pid))
-    }
-
-    pub(super) fn newest(&self) -> BTreeMap<Sampled, f64> {
-        self.columns.newest()
     }
 
     pub(super) fn finish(self) -> record::GpuMonitor {

@@ -7,7 +7,6 @@ use record::GpuInterval;
 /// Most intervals that are kept of one reason; beyond it those that lie closest become one.
 const MOST: usize = 32;
 
-/// Grows sample by sample.
 #[derive(Debug, Default)]
 pub(super) struct Intervals {
     sample: u64,

@@ -26,7 +26,6 @@ use tokio::time::sleep;
 
 use self::{gpu::Gpu, processes::Source, system::Times};
 use super::{DeviceLock, Host, LockError, Subject, Target, Watch};
-use crate::live::Live;
 
 pub use nvml::LIBRARY_VARIABLE;
 
@@ -34,7 +33,6 @@ pub use nvml::LIBRARY_VARIABLE;
 const LOAD_WINDOW: Duration = Duration::from_millis(300);
 
 /// The machine that this process runs on.
-#[must_use]
 pub fn open() -> Arc<dyn Host> {
     Arc::new(Local::default())
 }
@@ -44,7 +42,6 @@ struct Local {
     /// Opened once; `None` where it cannot be.
     nvml: OnceLock<Option<Arc<Nvml>>>,
     name: OnceLock<String>,
-    live: Live,
 }
 
 impl Local {
@@ -122,11 +119,6 @@ impl Host for Local {
     fn watch(&self, subject: Subject) -> Watch {
         let of_rank = |(rank, device): &(usize, Device)| Some((*rank, self.gpu(*device)?));
         let gpus: Vec<(usize, Gpu)> = subject.ranks.iter().filter_map(of_rank).collect();
-        let live = self.live.run(&subject.run, &subject.ranks);
-        Watch::begin(move |watcher| monitor::run(&subject, &gpus, &live, watcher))
-    }
-
-    fn live(&self) -> Live {
-        self.live.clone()
+        Watch::begin(move |watcher| monitor::run(&subject, &gpus, watcher))
     }
 }

@@ -10,21 +10,13 @@ use super::{
     processes::RunMonitor,
     system::SystemMonitor,
 };
-use crate::{
-    host::{Samples, Subject, watch::Watcher},
-    live::LiveRun,
-};
+use crate::host::{Samples, Subject, watch::Watcher};
 
 /// Between two samples.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// `gpus` are those of the ranks.
-pub(super) fn run(
-    subject: &Subject,
-    gpus: &[(usize, Gpu)],
-    live: &LiveRun,
-    watcher: &Watcher,
-) -> Samples {
+pub(super) fn run(subject: &Subject, gpus: &[(usize, Gpu)], watcher: &Watcher) -> Samples {
     let mut samples = Samples::default();
     let mut run = RunMonitor::new(&subject.target);
     let mut system = SystemMonitor::new();
@@ -45,8 +37,6 @@ pub(super) fn run(
                 watcher.tell_lost(why);
             }
         }
-        let of_gpus = monitors.iter().map(|(_, gpu, _)| gpu.newest());
-        live.publish(samples.columns.newest(), of_gpus.collect());
         if !watcher.pause(EVERY) {
             break;
         }

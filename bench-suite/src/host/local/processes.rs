@@ -41,7 +41,6 @@ impl Source {
     }
 }
 
-/// Takes the samples.
 #[derive(Debug)]
 pub(super) struct RunMonitor {
     source: Source,

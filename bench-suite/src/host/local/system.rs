@@ -43,7 +43,6 @@ impl Times {
     }
 }
 
-/// Takes the samples.
 #[derive(Debug)]
 pub(super) struct SystemMonitor {
     cpus: f64,

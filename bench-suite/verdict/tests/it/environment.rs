@@ -164,7 +164,7 @@ fn runs_beside_which_others_were_busy_are_counted() {
         let mut all = records("s", ["a", "b"][side], side, "tiny", &runs(100.0, 1000));
         for run in &mut all[1..] {
             let used = Series::of(&[Sample(0.0, others)]).unwrap();
-            run.monitor = [(Sampled::OtherCores, used)].into_iter().collect();
+            run.monitor.series = [(Sampled::OtherCores, used)].into();
         }
         all
     };

@@ -58,7 +58,6 @@ pub struct GpuHost {
 
 impl GpuHost {
     /// Looks at this machine. Finds nothing where there is nothing; never fails.
-    #[must_use]
     pub fn discover() -> Self {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let mut host = Self::under(Path::new("/"));
@@ -68,7 +67,6 @@ impl GpuHost {
     }
 
     /// As [`GpuHost::discover`], below another root: for tests.
-    #[must_use]
     pub fn under(root: &Path) -> Self {
         let control = [
             "nvidiactl",

@@ -45,7 +45,6 @@ impl fmt::Display for GpuPath {
 /// One path and whether it can work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// The path.
     pub path: GpuPath,
     /// Why it cannot work, with what to do about it; `None` where it can.
     pub obstacle: Option<String>,
@@ -54,7 +53,6 @@ pub struct Candidate {
 /// All paths, the possible ones first, in order of preference: CDI mounts exactly
 /// what the driver's own tool lists, the runtime does so behind a hook, passthrough
 /// relies on what is found here.
-#[must_use]
 pub fn candidates(engine: &EngineFacts, host: &GpuHost) -> Vec<Candidate> {
     let mut all = vec![
         Candidate {
@@ -144,7 +142,6 @@ fn passthrough_obstacle(host: &GpuHost) -> Option<String> {
 /// A GPU for a container, resolved to what has to be asked of the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuAccess {
-    /// The way.
     pub path: GpuPath,
     /// Index in PCI order, as `nvidia-smi` counts.
     pub index: u32,
@@ -206,7 +203,6 @@ impl GpuAccess {
 
     /// What the caller's `LD_LIBRARY_PATH` becomes with [`GpuAccess::library_folders`]
     /// in front; `None` where nothing has to change.
-    #[must_use]
     pub fn library_path(&self, before: Option<&str>) -> Option<String> {
         if self.library_folders.is_empty() {
             return None;

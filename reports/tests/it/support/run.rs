@@ -6,8 +6,8 @@ use protocol::{CudaFacts, Phase, Started, Values};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use record::{
-    GpuInterval, HarnessCost, Isolation, Monitor, Outcome, Reason, Record, Sample, Sampled, Series,
-    Stage, Validity, Workload,
+    GpuInterval, GpuMonitor, HarnessCost, Isolation, Monitor, Outcome, Reason, Record, Sample,
+    Sampled, Scope, Series, Stage, Validity, Workload,
 };
 
 use super::{Fake, FakeCell, MIB, mib};
@@ -295,9 +295,20 @@ impl Fake {
         let known = all
             .into_iter()
             .filter_map(|(what, series)| Some((what, series?)));
-        let mut monitor: Monitor = known.collect();
-        monitor.read_bytes = Some(mib(812.0));
-        monitor.written_bytes = Some(0);
+        let (of_gpu, of_run): (Vec<_>, Vec<_>) =
+            known.partition(|(what, _)| what.scope() == Scope::Gpu);
+        let mut monitor = Monitor {
+            series: of_run.into_iter().collect(),
+            read_bytes: Some(mib(812.0)),
+            written_bytes: Some(0),
+            ..Monitor::default()
+        };
+        if !of_gpu.is_empty() {
+            monitor.gpus.push(GpuMonitor {
+                series: of_gpu.into_iter().collect(),
+                ..GpuMonitor::default()
+            });
+        }
         for gpu in &mut monitor.gpus {
             gpu.energy_joules = Some(412.0 * wall);
         }

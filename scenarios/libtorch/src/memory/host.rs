@@ -14,15 +14,12 @@ pub fn install() -> Result<()> {
     call(|failure| unsafe { ffi::torchgauge_host_memory_install(failure) })
 }
 
-/// Bytes in tensors now.
-#[must_use]
 pub fn allocated_bytes() -> u64 {
     // SAFETY: no arguments, no state but the shim's own.
     u64::try_from(unsafe { ffi::torchgauge_host_memory_live() }).unwrap_or_default()
 }
 
 /// Most bytes in tensors since [`install`] or [`reset_peak`].
-#[must_use]
 pub fn peak_allocated_bytes() -> u64 {
     // SAFETY: no arguments, no state but the shim's own.
     u64::try_from(unsafe { ffi::torchgauge_host_memory_peak() }).unwrap_or_default()

@@ -7,40 +7,30 @@ mod sessions;
 
 use std::path::Path;
 
-use crate::{
-    edit::{self, Dice, Pool},
-    seeds,
-};
+use crate::seeds;
 
 /// The run that event lines and run files are of.
 pub(crate) const RUN: &str = "0001-b0-torch";
 
-type Seeds = fn() -> Vec<Vec<u8>>;
-type Edit = fn(&[u8], &Pool, &mut Dice) -> Vec<u8>;
+/// Larger inputs are rare in use and slow here.
+pub const MAX_INPUT_BYTES: usize = 1 << 18;
+
+type Documents = fn() -> Vec<Vec<u8>>;
 type Check = fn(&[u8], &Path) -> Result<bool, String>;
 
 /// One parser of outside input.
 pub struct Target {
-    /// Its name.
     pub name: &'static str,
-    seeds: Seeds,
-    edit: Edit,
+    documents: Documents,
     check: Check,
 }
 
 impl Target {
-    /// The documents that edits start from.
-    #[must_use]
-    pub fn pool(&self) -> Pool {
-        let mut seeds = seeds::committed(self.name);
-        seeds.extend((self.seeds)());
-        Pool::new(seeds)
-    }
-
-    /// The document after one edit or several.
-    #[must_use]
-    pub fn edit(&self, document: &[u8], pool: &Pool, dice: &mut Dice) -> Vec<u8> {
-        (self.edit)(document, pool, dice)
+    /// The documents that mutations start from.
+    pub fn documents(&self) -> Vec<Vec<u8>> {
+        let mut all = seeds::committed(self.name);
+        all.extend((self.documents)());
+        all
     }
 
     /// Has the parser read an input; files are written to the folder `scratch`. Whether the input was
@@ -50,85 +40,37 @@ impl Target {
     }
 }
 
-/// All targets.
-#[must_use]
 pub fn all() -> &'static [Target] {
     TARGETS
 }
 
-/// The target of this name.
-#[must_use]
 pub fn named(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
 const TARGETS: &[Target] = &[
-    target("suite", seeds::suites, edit::yaml::edit, documents::suite),
-    target("spec", seeds::specs, edit::yaml::edit, documents::spec),
-    target("lock", seeds::locks, edit_lock, documents::lock),
-    target("records", seeds::records, edit_records, sessions::records),
-    target("session", seeds::folders, edit_folder, sessions::session),
-    target("report", seeds::folders, edit_folder, sessions::report),
-    target("csv", Vec::new, edit::table::edit, sessions::csv),
-    target("ledger", Vec::new, edit_text, sessions::ledger),
-    target("event", Vec::new, edit_records, sessions::event),
-    target("run-file", Vec::new, edit::json::edit, documents::run_file),
-    target("wheel", Vec::new, edit::zip::edit, binaries::wheel),
-    target("archive", Vec::new, edit::tar::edit, binaries::archive),
-    target("image", Vec::new, edit::tar::edit_image, binaries::archive),
-    target(
-        "elf",
-        Vec::new,
-        |file, _, dice| dice.mutated(file),
-        binaries::elf,
-    ),
+    target("suite", seeds::suites, documents::suite),
+    target("spec", seeds::specs, documents::spec),
+    target("lock", seeds::locks, documents::lock),
+    target("records", seeds::records, sessions::records),
+    target("session", seeds::folders, sessions::session),
+    target("report", seeds::folders, sessions::report),
+    target("csv", Vec::new, sessions::csv),
+    target("ledger", Vec::new, sessions::ledger),
+    target("event", Vec::new, sessions::event),
+    target("run-file", Vec::new, documents::run_file),
+    target("wheel", Vec::new, binaries::wheel),
+    target("archive", Vec::new, binaries::archive),
+    target("image", Vec::new, binaries::archive),
+    target("elf", Vec::new, binaries::elf),
 ];
 
-const fn target(name: &'static str, seeds: Seeds, edit: Edit, check: Check) -> Target {
+const fn target(name: &'static str, documents: Documents, check: Check) -> Target {
     Target {
         name,
-        seeds,
-        edit,
+        documents,
         check,
     }
-}
-
-fn edit_text(document: &[u8], _: &Pool, dice: &mut Dice) -> Vec<u8> {
-    edit::lines(document, dice, |line, dice| dice.mutated(line))
-}
-
-fn edit_lock(document: &[u8], pool: &Pool, dice: &mut Dice) -> Vec<u8> {
-    let edited = edit::json::edit(document, pool, dice);
-    // With the old seal nothing behind the seal is reached.
-    let value = serde_json::from_slice(&edited).ok();
-    let value = value.filter(|_| !dice.one_in(5));
-    let sealed = value.and_then(|value| images::fuzzing::sealed(&value));
-    sealed.unwrap_or(edited)
-}
-
-fn edit_records(document: &[u8], pool: &Pool, dice: &mut Dice) -> Vec<u8> {
-    edit::lines(document, dice, |line, dice| {
-        if dice.one_in(12) {
-            pool.seed(dice).to_vec()
-        } else {
-            edit::json::edit(line, pool, dice)
-        }
-    })
-}
-
-fn edit_folder(folder: &[u8], pool: &Pool, dice: &mut Dice) -> Vec<u8> {
-    let (session, records) = split(folder);
-    let (mut session, mut records) = (session.to_vec(), records.to_vec());
-    let which = dice.below(3);
-    if which > 0 {
-        session = edit::json::edit(&session, pool, dice);
-        // The NUL stands between the two files and in neither.
-        session.retain(|byte| *byte != 0);
-    }
-    if which < 2 {
-        records = edit_records(&records, pool, dice);
-    }
-    [session, records].join(&0)
 }
 
 fn split(folder: &[u8]) -> (&[u8], &[u8]) {

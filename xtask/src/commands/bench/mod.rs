@@ -6,12 +6,11 @@ pub(crate) mod resume;
 pub(crate) mod target;
 mod watch;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use bench_suite::{
-    live::{self, Exposition, Server},
     plan::Plan,
-    session::{self, Both, Session, SessionError, Totals},
+    session::{self, Session, SessionError, Totals},
     suite::{MAX_BLOCKS, Suite},
 };
 use record::{Deciding, RunPolicy, SessionFolder, SidesCompared, Tool};
@@ -48,8 +47,6 @@ pub(crate) async fn measure(
     printer: &Printer,
 ) -> Result<Option<(SessionFolder, Totals)>> {
     // What cannot be is said before anything is made ready.
-    let listen = given.metrics_listen.as_deref();
-    let listen = listen.map(live::address).transpose()?;
     if let Some(folder) = &given.out {
         session::check_new_folder(folder)?;
     }
@@ -85,8 +82,6 @@ pub(crate) async fn measure(
         show(&plan, args.until_decided, printer);
         return Ok(None);
     }
-    let exposition = Exposition::new(target.executor.hosts());
-    let _server = serve(listen, &exposition, printer).await?;
     let place = match (resumed, &args.resume, &args.out) {
         (Some(session), Some(folder), _) => Place::Resume {
             folder: folder.clone(),
@@ -106,7 +101,7 @@ pub(crate) async fn measure(
         share: args.share.clone(),
         place,
     };
-    let (folder, totals) = job.carry_out(exposition, printer).await?;
+    let (folder, totals) = job.carry_out(printer).await?;
     report(&folder, printer)?;
     Ok(Some((folder, totals)))
 }
@@ -136,11 +131,7 @@ pub(crate) struct Job<'a> {
 
 impl Job<'_> {
     /// Prepares and runs, up to the end or a signal.
-    pub(crate) async fn carry_out(
-        self,
-        exposition: Exposition,
-        printer: &Printer,
-    ) -> Result<(SessionFolder, Totals)> {
+    pub(crate) async fn carry_out(self, printer: &Printer) -> Result<(SessionFolder, Totals)> {
         let target = self.target;
         let name = match &self.place {
             Place::Resume { name, .. } => name.clone(),
@@ -174,9 +165,9 @@ impl Job<'_> {
 
         let cancel = CancellationToken::new();
         let stopper = stop_on_signal(cancel.clone(), printer.clone());
-        let mut subscribers = Both(Watch::new(printer), exposition);
+        let mut watch = Watch::new(printer);
         let totals = session
-            .run(target.executor.as_ref(), &mut subscribers, &cancel)
+            .run(target.executor.as_ref(), &mut watch, &cancel)
             .await;
         stopper.abort();
         target.executor.clean_up().await;
@@ -217,20 +208,6 @@ pub(crate) fn scratch(what: &str) -> Result<tempfile::TempDir> {
         })
 }
 
-/// Serves the metrics where the user asked for it.
-async fn serve(
-    listen: Option<SocketAddr>,
-    exposition: &Exposition,
-    printer: &Printer,
-) -> Result<Option<Server>> {
-    let Some(listen) = listen else {
-        return Ok(None);
-    };
-    let server = Server::listen(listen, exposition.clone()).await?;
-    printer.note(&format!("metrics at http://{}/metrics", server.address()));
-    Ok(Some(server))
-}
-
 /// Suites as they were asked for.
 pub(crate) enum Suites {
     /// By name or file.
@@ -255,7 +232,7 @@ fn load(suites: &Suites) -> Result<Vec<Suite>> {
 fn suites(args: &BenchArgs) -> Result<Suites> {
     Ok(match (&args.program_suite, args.suite.as_slice()) {
         (Some(text), _) => Suites::Program(text.clone()),
-        (None, []) if !args.program.command.is_empty() => {
+        (None, []) if !args.program.reports.command.is_empty() => {
             Suites::Program(args.program.suite_text()?)
         }
         (None, []) => Suites::Named(vec!["smoke".to_owned()]),

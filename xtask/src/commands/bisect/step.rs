@@ -4,7 +4,6 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use bench_suite::{
     bisect::{Asked, Bisection, Candidate, Change, Decision, Followed, Judgement, Purpose},
-    live::Exposition,
     plan::Plan,
     session,
     suite::Suite,
@@ -324,8 +323,7 @@ async fn measure(
         place,
         target: &mut target,
     };
-    let exposition = Exposition::new(job.target.executor.hosts());
-    let (folder, _) = job.carry_out(exposition, printer).await?;
+    let (folder, _) = job.carry_out(printer).await?;
     Ok(folder.read_session()?.complete.then_some(folder))
 }
 

@@ -20,7 +20,6 @@ struct Answer<'a> {
     image_changes: Vec<ImageChange>,
 }
 
-/// What would be searched.
 pub(super) fn plan(search: &Bisection, format: Format, printer: &Printer) {
     let mut rows = table(format, ["", "candidate"]);
     for (place, candidate) in search.candidates.iter().enumerate() {
@@ -131,7 +130,6 @@ fn counts(change: &Change) -> bool {
     matches!(change.followed, Followed::Failure { .. })
 }
 
-/// What a comparison said.
 fn side(decision: &Decision) -> &'static str {
     match (decision.purpose, decision.judgement) {
         (Purpose::Ends, _) => "the change",

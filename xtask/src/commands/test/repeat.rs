@@ -6,7 +6,6 @@ use std::process::Command;
 /// More failures than these are no chance.
 const MOST: usize = 4;
 
-/// Tests that failed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Failed {
     pub(super) tests: Vec<String>,

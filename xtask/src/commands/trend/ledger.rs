@@ -15,7 +15,7 @@ use crate::error::Result;
 /// The ledger in its file, and what the night did to it.
 pub(super) struct Kept {
     file: LedgerFile,
-    pub(super) night: Night,
+    night: Night,
     now: Timestamp,
 }
 
@@ -91,7 +91,6 @@ impl Kept {
         }
     }
 
-    /// Writes what changed.
     pub(super) fn save(mut self) -> Result<()> {
         Ok(self.file.save()?)
     }

@@ -3,7 +3,6 @@
 mod followed;
 mod gate;
 pub(crate) mod ledger;
-mod notify;
 mod selection;
 
 use std::{
@@ -71,10 +70,6 @@ pub(crate) struct TrendArgs {
     /// and none with --input
     #[arg(long, value_name = "FILE.toml")]
     ledger: Option<PathBuf>,
-    /// Run this command, with a report as JSON on its standard input, where entries of the ledger
-    /// open or close
-    #[arg(long, value_name = "COMMAND", requires = "gate")]
-    notify: Option<String>,
     #[arg(
         long,
         value_name = "FILE.xml",
@@ -110,11 +105,6 @@ pub(crate) fn run(args: &TrendArgs, printer: &Printer) -> Result<()> {
         None => whole_history(args, printer)?,
     };
     let Some(path) = args.ledger.clone().or(own) else {
-        if args.notify.is_some() {
-            let message = "--notify tells what the ledger says, and --input has none; name one with \
-                --ledger FILE.toml";
-            return Err(Error::Input(message.to_owned()));
-        }
         let all = show(&found, &[], args, printer)?;
         return end(&found, &all, &[], args, printer);
     };
@@ -129,11 +119,7 @@ pub(crate) fn run(args: &TrendArgs, printer: &Printer) -> Result<()> {
     if !args.gate {
         return Ok(());
     }
-    let lines = entries.iter().map(|entry| (entry.id.clone(), entry.told()));
-    let lines: Vec<(String, String)> = lines.collect();
-    let notified = args.notify.as_ref();
-    let notified = notified.map_or(Ok(()), |command| notify::notify(command, &kept, &lines));
-    let written = notified.and_then(|()| kept.save());
+    let written = kept.save();
     match end(&found, &all, &entries, args, printer) {
         Ok(()) => written,
         Err(gate) => {
