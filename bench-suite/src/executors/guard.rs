@@ -10,18 +10,19 @@ use crate::{outcome::End, suite::Limits};
 /// Between two looks at a file. What a workload can write meanwhile comes on top of its limit.
 const EVERY: Duration = Duration::from_millis(25);
 
-/// Comes back when the workload told nothing for too long, or when its results or its log, where
-/// that is a file, are larger than they may be.
+/// Comes back when the workload told nothing for too long, or when its results, the allocator's
+/// history beside them or its log, where that is a file, are larger than they may be.
 ///
 /// The workload tells of every phase and once a second of its steps, so a silence of many seconds
 /// is a hang, or a phase that takes so long.
 pub(super) async fn guard(results: &Path, log: Option<&Path>, limits: &Limits) -> End {
     let length = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
+    let snapshot = results.with_file_name(protocol::SNAPSHOT_FILE);
     let (mut told, mut heard) = (0, Instant::now());
     loop {
         sleep(EVERY).await;
         let now = length(results);
-        if now > limits.results_bytes {
+        if now.max(length(&snapshot)) > limits.results_bytes {
             return flooded("results", limits.results_bytes);
         }
         if log.is_some_and(|log| length(log) > limits.log_bytes) {

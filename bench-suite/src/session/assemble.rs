@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytesize::ByteSize;
-use metrics::Metric;
-use protocol::{Kernel, Module, Shortage, Values, bad_values};
+use metrics::{Kind, Metric, Role};
+use protocol::{Kernel, Module, Shortage, Snapshot, Values, bad_values};
 use record::{DeclaredMetric, Monitor, Outcome, Place, Rank, Reason, Record, Session, Stage};
 
 use crate::{
@@ -24,6 +24,8 @@ pub(super) struct Pieces<'a> {
     pub(super) cell: &'a Cell,
     pub(super) attempt: u32,
     pub(super) order: &'a Order,
+    /// The allocator's history, relative to the session folder.
+    pub(super) snapshot: Option<String>,
     pub(super) execution: Execution,
     /// Relative to the session folder.
     pub(super) log: Option<String>,
@@ -38,6 +40,7 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         cell,
         attempt,
         order,
+        snapshot,
         mut execution,
         log,
     } = pieces;
@@ -53,8 +56,8 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     let Evaluation {
         mut outcome,
         results,
-        ranks,
-        values,
+        mut ranks,
+        mut values,
         phase_began_seconds,
         measured,
     } = evaluated;
@@ -76,6 +79,12 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     } else {
         Vec::new()
     };
+    if !cell.steps.snapshot.is_never() {
+        let all = ranks.iter_mut().chain([&mut values]);
+        all.for_each(leave_out_speed);
+        let told = recorded(cell.steps.snapshot, &outcome, snapshot.as_deref());
+        execution.warnings.extend(told);
+    }
     let (first, others) = split(&results, ranks, order);
     if outcome.is_ok() && order.asked.has_hook() && first.started.is_none() {
         let note = format!("the program reported nothing and was measured from outside: {NEEDS}");
@@ -125,6 +134,7 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         monitor: execution.monitor,
         validity: execution.validity,
         log,
+        snapshot,
         shortage,
         warnings: execution.warnings,
         notes: execution.notes,
@@ -144,6 +154,30 @@ fn attributed(is_asked: bool, found: BTreeMap<String, Module>) -> (Vec<Module>, 
         None => return (modules, None),
     };
     (Vec::new(), Some(note))
+}
+
+/// Leaves out the times and rates of a run that recorded allocations, which slows it.
+fn leave_out_speed(values: &mut Values) {
+    let is_of_speed =
+        |metric: &Metric| metric.kind == Kind::TimeLike && metric.role != Role::Describes;
+    values.retain(|name, _| !Metric::named(name).is_some_and(is_of_speed));
+}
+
+/// What to know of a run that recorded allocations.
+fn recorded(asked: Snapshot, outcome: &Outcome, snapshot: Option<&str>) -> Vec<String> {
+    let ran_out = matches!(outcome.failure(), Some((Reason::OutOfMemory, ..)));
+    let of_file = match snapshot {
+        Some(file) => Some(format!(
+            "allocations until its end: {file}; open it at https://docs.pytorch.org/memory_viz, or \
+             with `python3 -m torch.cuda._memory_viz trace_plot {file} -o memory.html`"
+        )),
+        None if ran_out || (asked == Snapshot::Always && outcome.is_ok()) => {
+            Some("no snapshot was written; the log says why where it is known".to_owned())
+        }
+        None => None,
+    };
+    let speed = "not for speed: allocations were recorded, and times and rates are left out";
+    [speed.to_owned()].into_iter().chain(of_file).collect()
 }
 
 /// The metrics of a program's own that have a unit and a direction.

@@ -13,7 +13,7 @@ use std::{
 use record::SessionFolder;
 
 use super::SessionError;
-use crate::executors::KERNEL_CACHE;
+use crate::executors::{KERNEL_CACHE, Order};
 
 /// A folder for one run, which goes with it, and which other users of the machine cannot enter.
 #[derive(Debug)]
@@ -33,6 +33,29 @@ impl WorkFolder {
 impl WorkFolder {
     pub(super) fn path(&self) -> &Path {
         &self.0
+    }
+}
+
+/// Keeps the allocator's history of a run in the session's folder, where one was written, and gives
+/// its place there.
+pub(super) fn keep_snapshot(order: &Order, session: &Path, name: &str) -> Option<String> {
+    const SNAPSHOTS: &str = "snapshots";
+    let written = order.snapshot_file()?;
+    let is_written = |file: fs::Metadata| file.is_file() && file.len() > 0;
+    if !fs::symlink_metadata(&written).is_ok_and(is_written) {
+        return None;
+    }
+    let place = format!("{SNAPSHOTS}/{name}.pickle");
+    let keep = || {
+        fs::create_dir_all(session.join(SNAPSHOTS))?;
+        fs::rename(&written, session.join(&place))
+    };
+    match keep() {
+        Ok(()) => Some(place),
+        Err(error) => {
+            tracing::warn!("cannot keep {place}: {error}");
+            None
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! A scenario, expanded: its variants, and where each may run.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use protocol::{Axes, Device, Model, Steps, Task, Variant};
+use protocol::{Axes, Device, Model, Steps, Task, Trace, Variant};
 use record::{Reason, Workload};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -88,6 +88,8 @@ pub enum Work {
         task: Task,
         /// The choice on every axis.
         variant: Variant,
+        /// What the task allocation makes.
+        trace: Option<Arc<Trace>>,
     },
     /// A program of the user's, with the variables that axes of ours set.
     Program {
@@ -105,6 +107,12 @@ impl Work {
             Self::Builtin { task, variant, .. } => steps.check_attribution(*task, variant),
             Self::Program { .. } => steps.check_attribution(Task::Training, &Variant::default()),
         }
+    }
+
+    /// Why the allocator keeps no history there, where it is to.
+    pub(crate) fn check_snapshot(&self, steps: &Steps, device: Device) -> Result<(), &'static str> {
+        let (Self::Builtin { variant, .. } | Self::Program { variant, .. }) = self;
+        steps.check_snapshot(device, variant)
     }
 }
 
