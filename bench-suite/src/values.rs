@@ -162,7 +162,9 @@ pub(crate) fn contradiction(
             ("asked_steps", asked.steps.measured),
         ];
         // Memory may run out before, which says what was asked about.
-        let numbers = numbers.into_iter().filter(|_| asked.task != Task::Allocation);
+        let numbers = numbers
+            .into_iter()
+            .filter(|_| asked.task != Task::Allocation);
         all.entry("steps_count".to_owned()).or_insert(0.0);
         all.extend(numbers.map(|(name, value)| (name.to_owned(), value.into())));
     }

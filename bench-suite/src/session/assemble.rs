@@ -82,8 +82,8 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     if !cell.steps.snapshot.is_never() {
         let all = ranks.iter_mut().chain([&mut values]);
         all.for_each(leave_out_speed);
-        let told = recorded(cell.steps.snapshot, &outcome, snapshot.as_deref());
-        execution.warnings.extend(told);
+        let asked = cell.steps.snapshot;
+        tell_recorded(asked, &outcome, snapshot.as_deref(), &mut execution);
     }
     let (first, others) = split(&results, ranks, order);
     if outcome.is_ok() && order.asked.has_hook() && first.started.is_none() {
@@ -164,20 +164,24 @@ fn leave_out_speed(values: &mut Values) {
 }
 
 /// What to know of a run that recorded allocations.
-fn recorded(asked: Snapshot, outcome: &Outcome, snapshot: Option<&str>) -> Vec<String> {
-    let ran_out = matches!(outcome.failure(), Some((Reason::OutOfMemory, ..)));
-    let of_file = match snapshot {
-        Some(file) => Some(format!(
-            "allocations until its end: {file}; open it at https://docs.pytorch.org/memory_viz, or \
-             with `python3 -m torch.cuda._memory_viz trace_plot {file} -o memory.html`"
-        )),
-        None if ran_out || (asked == Snapshot::Always && outcome.is_ok()) => {
-            Some("no snapshot was written; the log says why where it is known".to_owned())
-        }
-        None => None,
-    };
+fn tell_recorded(
+    asked: Snapshot,
+    outcome: &Outcome,
+    snapshot: Option<&str>,
+    execution: &mut Execution,
+) {
     let speed = "not for speed: allocations were recorded, and times and rates are left out";
-    [speed.to_owned()].into_iter().chain(of_file).collect()
+    execution.warnings.push(speed.to_owned());
+    let ran_out = matches!(outcome.failure(), Some((Reason::OutOfMemory, ..)));
+    if let Some(file) = snapshot {
+        execution.notes.push(format!(
+            "allocations recorded: {file}; open it at https://docs.pytorch.org/memory_viz, or with \
+             `python3 -m torch.cuda._memory_viz trace_plot {file} -o memory.html`"
+        ));
+    } else if ran_out || (asked == Snapshot::Always && outcome.is_ok()) {
+        let missing = "no snapshot was written; the log says why where it is known";
+        execution.warnings.push(missing.to_owned());
+    }
 }
 
 /// The metrics of a program's own that have a unit and a direction.

@@ -14,8 +14,8 @@ use record::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Progress, Session, SessionError, Subscriber, Totals, assemble};
 use super::folder::{WorkFolder, keep_snapshot};
+use super::{Progress, Session, SessionError, Subscriber, Totals, assemble};
 use crate::{
     executors::{Execution, Executor, Order, RunPaths},
     host::Host,

@@ -5,9 +5,7 @@ use std::{fmt, ops::RangeInclusive, str::FromStr, time::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    AllocatorBackend, Model, Refusal, Task, Trace, VERSION, Variant, text::text_form,
-};
+use crate::{AllocatorBackend, Model, Refusal, Task, Trace, VERSION, Variant, text::text_form};
 
 /// Where the work runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

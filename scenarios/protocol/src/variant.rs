@@ -269,7 +269,8 @@ fn retain(asked: &Combination<'_>) -> Result<(), String> {
 fn batch(asked: &Combination<'_>) -> Result<(), String> {
     let few = asked.task == Task::Allocation && asked.variant.batch.get() < 100;
     refuse_if(few, || {
-        "a step of allocation makes at least 100 tensors, for fewer take no time; use 100".to_owned()
+        "a step of allocation makes at least 100 tensors, for fewer take no time; use 100"
+            .to_owned()
     })?;
     let InputKind::Images {
         size,
