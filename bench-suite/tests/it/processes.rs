@@ -12,6 +12,7 @@ use crate::common::{Listener, ending, message, spec};
 use bench_suite::{
     executors::{LocalRuntime, process::Process},
     host,
+    plan::Plan,
     session::Session,
 };
 use protocol::{Device, Phase, Snapshot};
@@ -71,7 +72,7 @@ async fn run_changed(
     script: &str,
     suite: &str,
     cancel: CancellationToken,
-    change: impl FnOnce(&mut SessionSpec),
+    change: impl FnOnce(&mut Plan),
 ) -> (tempfile::TempDir, Record, String) {
     let home = tempfile::tempdir().unwrap();
     let runtimes = BTreeMap::from([("local".to_owned(), program(home.path(), script))]);
@@ -230,7 +231,7 @@ async fn modules_are_in_the_record_where_they_add_up() {
 async fn a_snapshot_is_kept_and_the_run_is_not_for_speed() {
     let write = "printf history > \"$(dirname \"$2\")/snapshot.pickle\"\n";
     let recorded = async |script: String, snapshot| {
-        let change = |spec: &mut SessionSpec| spec.plan.cells[0].plan.steps.snapshot = snapshot;
+        let change = |plan: &mut Plan| plan.cells[0].plan.steps.snapshot = snapshot;
         run_changed(
             &script,
             &suite("{time: 30s}"),

@@ -421,7 +421,7 @@ fn no_history_and_no_trace_is_shown_where_it_stands() {
             "unknown snapshot",
             suite(&(steps("snapshot: sometimes") + gpu)),
         ),
-        ("trace of training", suite("    trace: x.txt\n")),
+        ("trace that is not there", suite("    trace: x.txt\n")),
         (
             "trace elsewhere",
             no_model("    trace: ../x.txt\n    task: allocation\n"),
