@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use bytesize::ByteSize;
 use metrics::{Kind, Metric, Role};
 use protocol::{Kernel, Module, Shortage, Snapshot, Values, bad_values};
-use record::{DeclaredMetric, Monitor, Outcome, Place, Rank, Reason, Record, Session, Stage};
+use record::{
+    CellPlan, DeclaredMetric, Monitor, Outcome, Place, Rank, Reason, Record, Session, Stage,
+};
 
 use crate::{
     evaluation::Evaluation,
@@ -82,23 +84,16 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     if !cell.steps.snapshot.is_never() {
         let all = ranks.iter_mut().chain([&mut values]);
         all.for_each(leave_out_speed);
-        let asked = cell.steps.snapshot;
-        tell_recorded(asked, &outcome, snapshot.as_deref(), &mut execution);
+        tell_recorded(cell, &outcome, snapshot.as_deref(), &mut execution);
     }
     let (first, others) = split(&results, ranks, order);
     if outcome.is_ok() && order.asked.has_hook() && first.started.is_none() {
         let note = format!("the program reported nothing and was measured from outside: {NEEDS}");
         execution.notes.push(note);
     }
-    let profiled = cell.steps.profiled;
-    if outcome.is_ok() && profiled > 0 && first.kernels.is_empty() {
-        let steps = format!("no kernel of {profiled} profiled steps was reported");
-        execution
-            .warnings
-            .push(format!("{steps}; the log says why where it is known"));
-    }
-    let mut kernels: Vec<Kernel> = first.kernels.into_values().collect();
-    kernels.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    let asked = Some(cell.steps.profiled).filter(|_| outcome.is_ok());
+    let (kernels, note) = profiled(asked, first.kernels);
+    execution.warnings.extend(note);
     let (modules, note) = attributed(cell.steps.attribution && outcome.is_ok(), first.modules);
     execution.warnings.extend(note);
     let record = Record {
@@ -142,6 +137,19 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     (record, reported)
 }
 
+/// What ran in profiled steps, the longest first, and what is wrong where nothing did.
+fn profiled(asked: Option<u32>, found: BTreeMap<String, Kernel>) -> (Vec<Kernel>, Option<String>) {
+    let mut kernels: Vec<Kernel> = found.into_values().collect();
+    kernels.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    let asked = asked.filter(|steps| *steps > 0 && kernels.is_empty());
+    let note = asked.map(|steps| {
+        format!(
+            "no kernel of {steps} profiled steps was reported; the log says why where it is known"
+        )
+    });
+    (kernels, note)
+}
+
 /// The modules of a run, and what is wrong with them: those that do not add up to their step are
 /// left out, and the rest of the run stays.
 fn attributed(is_asked: bool, found: BTreeMap<String, Module>) -> (Vec<Module>, Option<String>) {
@@ -158,14 +166,13 @@ fn attributed(is_asked: bool, found: BTreeMap<String, Module>) -> (Vec<Module>, 
 
 /// Leaves out the times and rates of a run that recorded allocations, which slows it.
 fn leave_out_speed(values: &mut Values) {
-    let is_of_speed =
-        |metric: &Metric| metric.kind == Kind::TimeLike && metric.role != Role::Describes;
-    values.retain(|name, _| !Metric::named(name).is_some_and(is_of_speed));
+    let stays = |of: &Metric| of.kind != Kind::TimeLike || of.role == Role::Describes;
+    values.retain(|name, _| Metric::named(name).is_none_or(stays));
 }
 
 /// What to know of a run that recorded allocations.
 fn tell_recorded(
-    asked: Snapshot,
+    cell: &CellPlan,
     outcome: &Outcome,
     snapshot: Option<&str>,
     execution: &mut Execution,
@@ -178,7 +185,7 @@ fn tell_recorded(
             "allocations recorded: {file}; open it at https://docs.pytorch.org/memory_viz, or with \
              `python3 -m torch.cuda._memory_viz trace_plot {file} -o memory.html`"
         ));
-    } else if ran_out || (asked == Snapshot::Always && outcome.is_ok()) {
+    } else if ran_out || (cell.steps.snapshot == Snapshot::Always && outcome.is_ok()) {
         let missing = "no snapshot was written; the log says why where it is known";
         execution.warnings.push(missing.to_owned());
     }

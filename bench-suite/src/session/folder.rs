@@ -41,22 +41,16 @@ impl WorkFolder {
 pub(super) fn keep_snapshot(order: &Order, session: &Path, name: &str) -> Option<String> {
     const SNAPSHOTS: &str = "snapshots";
     let written = order.snapshot_file()?;
-    let is_written = |file: fs::Metadata| file.is_file() && file.len() > 0;
-    if !fs::symlink_metadata(&written).is_ok_and(is_written) {
-        return None;
-    }
+    let file = fs::symlink_metadata(&written).ok()?;
     let place = format!("{SNAPSHOTS}/{name}.pickle");
     let keep = || {
         fs::create_dir_all(session.join(SNAPSHOTS))?;
         fs::rename(&written, session.join(&place))
     };
-    match keep() {
-        Ok(()) => Some(place),
-        Err(error) => {
-            tracing::warn!("cannot keep {place}: {error}");
-            None
-        }
-    }
+    let kept = (file.is_file() && file.len() > 0).then(keep)?;
+    kept.map_err(|error| tracing::warn!("cannot keep {place}: {error}"))
+        .ok()?;
+    Some(place)
 }
 
 impl Drop for WorkFolder {

@@ -38,17 +38,15 @@ fn trace(
     };
     let is_below = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     let read = || {
-        if scenario.program.is_some() {
-            return Err("a program allocates by itself".to_owned());
-        }
-        if !Path::new(name).components().all(is_below) {
-            return Err("expected a path below the suite's folder".to_owned());
+        if scenario.program.is_some() || !Path::new(name).components().all(is_below) {
+            let expected = "expected a path below the suite's folder, and no program";
+            return Err(expected.to_owned());
         }
         let path = folder.unwrap_or(Path::new("")).join(name);
         let read = regular_file::read_own(&path, MOST_TRACE_BYTES);
         let text = read.map_err(|error| error.to_string())?;
-        let text = String::from_utf8(text).map_err(|error| error.to_string())?;
-        text.parse::<Trace>().map_err(|error| error.to_string())
+        let trace = String::from_utf8_lossy(&text).parse::<Trace>();
+        trace.map_err(|error| error.to_string())
     };
     let error = |why| {
         let at = at.clone().key("trace");
@@ -383,23 +381,11 @@ impl<'a> Expansion<'a> {
         device: DeviceKind,
         picked: &Picked<'_>,
     ) -> Result<(), YamlError> {
-        let attributed = work.check_attribution(&self.steps);
-        let recorded = work.check_snapshot(&self.steps, device.any());
-        for (key, what, checked) in [
-            (
-                "attribution",
-                "no step can be attributed to modules",
-                attributed,
-            ),
-            ("snapshot", "no allocations can be recorded", recorded),
-        ] {
-            let Err(reason) = checked else { continue };
+        if let Err((key, message)) = work.check_steps(&self.steps, device.any()) {
             let own = self.scenario.steps.map(|_| self.at.clone());
             let at = own.unwrap_or_else(|| KeyPath::root().key("defaults"));
             let at = at.key("steps").key(key);
-            return Err(self
-                .document
-                .error_at(&at, format!("{what}: {reason}"), None));
+            return Err(self.document.error_at(&at, message, None));
         }
         let Work::Builtin {
             model,

@@ -109,10 +109,18 @@ impl Work {
         }
     }
 
-    /// Why the allocator keeps no history there, where it is to.
-    pub(crate) fn check_snapshot(&self, steps: &Steps, device: Device) -> Result<(), &'static str> {
+    /// Why its steps cannot be what a suite says, and the key that does.
+    pub(super) fn check_steps(
+        &self,
+        steps: &Steps,
+        device: Device,
+    ) -> Result<(), (&'static str, String)> {
         let (Self::Builtin { variant, .. } | Self::Program { variant, .. }) = self;
-        steps.check_snapshot(device, variant)
+        let of = |key, what| move |why| (key, format!("{what}: {why}"));
+        let attributed = of("attribution", "no step can be attributed to modules");
+        self.check_attribution(steps).map_err(attributed)?;
+        let recorded = of("snapshot", "no allocations can be recorded");
+        steps.check_snapshot(device, variant).map_err(recorded)
     }
 }
 

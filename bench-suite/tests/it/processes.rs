@@ -256,8 +256,8 @@ async fn a_snapshot_is_kept_and_the_run_is_not_for_speed() {
     assert_eq!(record.value("samples_count"), Some(1.0));
     let warnings = &record.warnings;
     assert!(warnings[0].starts_with("not for speed"), "{warnings:?}");
-    let note = format!("allocations recorded: {kept};");
-    assert!(record.notes[0].starts_with(&note), "{:?}", record.notes);
+    let told = format!("allocations recorded: {kept};");
+    assert!(record.notes[0].starts_with(&told), "{:?}", record.notes);
     let line = serde_json::to_string(&record).unwrap();
     assert_eq!(serde_json::from_str::<Record>(&line).unwrap(), record);
 

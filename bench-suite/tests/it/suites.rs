@@ -433,11 +433,11 @@ fn no_history_and_no_trace_is_shown_where_it_stands() {
         ),
         (
             "allocation with a precision",
-            no_model(&allocation.replace("}", ", precision: amp-bf16}")),
+            no_model(&allocation.replace('}', ", precision: amp-bf16}")),
         ),
         (
             "sizes of alternating allocations",
-            no_model(&allocation.replace("}", ", allocations: alternating, allocation_mib: 1-2}")),
+            no_model(&allocation.replace('}', ", allocations: alternating, allocation_mib: 1-2}")),
         ),
     ]);
 }

@@ -4,6 +4,7 @@ use std::{fmt, ops::RangeInclusive, str::FromStr, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{AllocatorBackend, Model, Refusal, Task, Trace, VERSION, Variant, text::text_form};
 
@@ -102,8 +103,8 @@ pub struct Steps {
 
 /// When the history of libtorch's allocator goes to a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "serde_json::Value", into = "serde_json::Value")]
-#[schemars(with = "serde_json::Value", extend("enum" = [false, true, "on-out-of-memory"]))]
+#[serde(try_from = "Value", into = "Value")]
+#[schemars(with = "Value", extend("enum" = [false, true, "on-out-of-memory"]))]
 pub enum Snapshot {
     /// It is not recorded.
     #[default]
@@ -117,28 +118,24 @@ pub enum Snapshot {
 impl Snapshot {
     /// Whether nothing is recorded.
     #[must_use]
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
     pub fn is_never(&self) -> bool {
         *self == Self::Never
     }
 }
 
-impl TryFrom<serde_json::Value> for Snapshot {
+impl TryFrom<Value> for Snapshot {
     type Error = String;
 
-    fn try_from(value: serde_json::Value) -> Result<Self, String> {
-        match value {
-            serde_json::Value::Bool(false) => Ok(Self::Never),
-            serde_json::Value::Bool(true) => Ok(Self::Always),
-            value if value == "on-out-of-memory" => Ok(Self::OnOutOfMemory),
-            other => Err(format!(
-                "unknown snapshot `{other}`; expected false, true or on-out-of-memory"
-            )),
-        }
+    fn try_from(value: Value) -> Result<Self, String> {
+        let mut all = [Self::Never, Self::Always, Self::OnOutOfMemory].into_iter();
+        let found = all.find(|one| Value::from(*one) == value);
+        found.ok_or_else(|| {
+            format!("unknown snapshot {value}; expected false, true or on-out-of-memory")
+        })
     }
 }
 
-impl From<Snapshot> for serde_json::Value {
+impl From<Snapshot> for Value {
     fn from(snapshot: Snapshot) -> Self {
         match snapshot {
             Snapshot::OnOutOfMemory => "on-out-of-memory".into(),

@@ -1,6 +1,6 @@
 //! Allocations of a program, to be made again.
 
-use std::{collections::HashSet, fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use crate::text::text_form;
 
@@ -21,33 +21,20 @@ pub enum TensorEvent {
     },
 }
 
-/// Tensors as they come and go: `+ID BYTES` or `-ID` a line, and comments after `#`.
+/// Tensors as they come and go: `+ID BYTES` or `-ID` a line, and comments after `#`. At its end all
+/// that are left go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace(Vec<TensorEvent>);
 
-/// Most events of a trace.
-const MOST_EVENTS: usize = 200_000;
-/// Most bytes of a tensor.
+/// Most tensors of a trace.
+const MOST: usize = 100_000;
+/// Most bytes of one.
 const MOST_BYTES: u64 = 1 << 40;
 
 /// Why a text is no trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ParseTraceError {
-    /// A line is none.
-    #[error(
-        "line {number}, `{text}`: expected `+ID BYTES` for a tensor that is not there, or `-ID` for \
-         one that is"
-    )]
-    Line {
-        /// From 1.
-        number: usize,
-        /// How it begins.
-        text: String,
-    },
-    /// Nothing is allocated, or too much happens.
-    #[error("{0} events; expected 1 to {MOST_EVENTS}, the first of them `+ID BYTES`")]
-    Count(usize),
-}
+#[error("{0}")]
+pub struct ParseTraceError(String);
 
 impl Trace {
     /// What happens, in order.
@@ -61,15 +48,16 @@ impl FromStr for Trace {
     type Err = ParseTraceError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut live = HashSet::new();
+        let (mut there, mut made) = (BTreeSet::new(), 0);
         let mut event = |line: &str| {
             let Some((id, bytes)) = line.split_once(' ') else {
                 let id = line.strip_prefix('-')?.parse().ok()?;
-                return live.remove(&id).then_some(TensorEvent::Freed { id });
+                return there.remove(&id).then_some(TensorEvent::Freed { id });
             };
             let id = id.strip_prefix('+')?.parse().ok()?;
             let bytes = bytes.trim().parse().ok()?;
-            let is_sound = (1..=MOST_BYTES).contains(&bytes) && live.insert(id);
+            made += 1;
+            let is_sound = (1..=MOST_BYTES).contains(&bytes) && there.insert(id);
             is_sound.then_some(TensorEvent::Allocated { id, bytes })
         };
         let mut events = Vec::new();
@@ -78,17 +66,22 @@ impl FromStr for Trace {
             if line.is_empty() {
                 continue;
             }
-            let wrong = || ParseTraceError::Line {
-                number: place + 1,
-                text: line.chars().take(40).flat_map(char::escape_debug).collect(),
+            let wrong = || {
+                let begin: String = line.chars().take(40).flat_map(char::escape_debug).collect();
+                ParseTraceError(format!(
+                    "line {}, `{begin}`: expected `+ID BYTES` for a tensor that is not there, or \
+                     `-ID` for one that is",
+                    place + 1
+                ))
             };
             events.push(event(line).ok_or_else(wrong)?);
         }
-        if (1..=MOST_EVENTS).contains(&events.len()) {
-            Ok(Self(events))
-        } else {
-            Err(ParseTraceError::Count(events.len()))
+        events.extend(there.into_iter().map(|id| TensorEvent::Freed { id }));
+        if !(1..=MOST).contains(&made) {
+            let message = format!("{made} tensors; expected 1 to {MOST}");
+            return Err(ParseTraceError(message));
         }
+        Ok(Self(events))
     }
 }
 
@@ -116,7 +109,7 @@ mod tests {
         let trace: Trace = "# of a snapshot\n+1 100\n\n+2 5  # two\n-1\n+1 7\n"
             .parse()
             .unwrap();
-        assert_eq!(trace.to_string(), "+1 100\n+2 5\n-1\n+1 7\n");
+        assert_eq!(trace.to_string(), "+1 100\n+2 5\n-1\n+1 7\n-1\n-2\n");
         let json = serde_json::to_string(&trace).unwrap();
         assert_eq!(serde_json::from_str::<Trace>(&json).unwrap(), trace);
     }
@@ -124,7 +117,7 @@ mod tests {
     #[test]
     fn what_is_no_trace_is_refused_by_line() {
         for (text, expect) in [
-            ("", "0 events; expected 1 to 200000"),
+            ("", "0 tensors; expected 1 to 100000"),
             ("+1 0", "line 1, `+1 0`: expected"),
             ("+1 5\n+1 5", "line 2, `+1 5`: expected"),
             ("+1 5\n-2", "line 2, `-2`: expected"),
@@ -135,8 +128,14 @@ mod tests {
             let error = text.parse::<Trace>().unwrap_err().to_string();
             assert!(error.contains(expect), "{error}");
         }
-        let many = (0..=MOST_EVENTS).map(|id| format!("+{id} 1\n"));
-        let error = many.collect::<String>().parse::<Trace>().unwrap_err();
-        assert_eq!(error, ParseTraceError::Count(MOST_EVENTS + 1));
+        let of = |count| {
+            let lines = (0..count).map(|id| format!("+{id} 1\n"));
+            lines.collect::<Vec<_>>().concat()
+        };
+        let error = of(MOST + 1).parse::<Trace>().unwrap_err();
+        assert!(error.to_string().starts_with("100001 tensors"), "{error}");
+        // What is written is read again.
+        let most: Trace = of(MOST).parse().unwrap();
+        assert_eq!(most.to_string().parse(), Ok(most));
     }
 }

@@ -1,9 +1,6 @@
 //! The tensors that the task allocation makes and drops.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    f64::consts::E,
-};
+use std::{collections::VecDeque, iter::Cycle, slice::Iter};
 
 use protocol::{Allocations, RunFile, TensorEvent, Trace};
 
@@ -18,32 +15,13 @@ const VARIATION: f64 = 0.3;
 /// Bytes of the two that alternate: matrices of single precision.
 const ALTERNATING: [u64; 2] = [10_000 * 10_000 * 4, 5_000 * 5_000 * 4];
 
-/// The next tensor, and those that go before it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Next {
-    /// Those that go.
-    pub freed: Vec<u64>,
-    /// The new one's name among those that are there.
-    pub id: u64,
-    /// Its size.
-    pub bytes: u64,
-}
-
-/// Tensors without end, the same for the same seed everywhere.
+/// Tensors that come and go without end, the same for the same seed everywhere.
 #[derive(Debug)]
 pub enum Tensors<'a> {
     /// Those of a trace, again and again.
-    Traced(Traced<'a>),
+    Traced(Cycle<Iter<'a, TensorEvent>>),
     /// Those of a distribution.
     Drawn(Box<Drawn>),
-}
-
-/// Where the playing of a trace is.
-#[derive(Debug)]
-pub struct Traced<'a> {
-    events: &'a [TensorEvent],
-    next: usize,
-    live: BTreeSet<u64>,
 }
 
 /// Tensors of a distribution, with those that are there, the oldest first.
@@ -53,6 +31,8 @@ pub struct Drawn {
     /// Least and greatest size in MiB, before they vary.
     sizes: (f64, f64),
     stream: Stream,
+    /// Bytes of the next one, while others make room for it.
+    next: u64,
     live: VecDeque<(u64, u64)>,
     live_bytes: u64,
     most_bytes: u64,
@@ -64,89 +44,67 @@ impl<'a> Tensors<'a> {
     #[must_use]
     pub fn of(file: &'a RunFile) -> Self {
         if let Some(events) = file.trace.as_ref().map(Trace::events) {
-            return Self::Traced(Traced {
-                events,
-                next: 0,
-                live: BTreeSet::new(),
-            });
+            return Self::Traced(events.iter().cycle());
         }
         let variant = &file.variant;
         let sizes = variant.allocation_mib;
         let (least, most) = sizes.map_or(USUAL_MIB, |sizes| (sizes.shortest(), sizes.longest()));
         let live_mib = variant.live_mib.map_or(USUAL_LIVE_MIB, |mib| mib.get());
-        Self::Drawn(Box::new(Drawn {
+        let mut drawn = Drawn {
             kind: variant.allocations.unwrap_or_default(),
             sizes: (least.into(), most.into()),
             stream: Stream::new(file.seed, Purpose::Allocations, 0),
+            next: 0,
             live: VecDeque::new(),
             live_bytes: 0,
             most_bytes: u64::from(live_mib) << 20,
             made: 0,
-        }))
-    }
-
-    /// The next one.
-    pub fn next(&mut self) -> Next {
-        match self {
-            Self::Traced(traced) => traced.next(),
-            Self::Drawn(drawn) => drawn.next(),
-        }
+        };
+        drawn.next = drawn.bytes();
+        Self::Drawn(Box::new(drawn))
     }
 }
 
-impl Traced<'_> {
-    /// A trace has an event that allocates, or it was not read.
-    fn next(&mut self) -> Next {
-        let mut freed = Vec::new();
-        loop {
-            let event = self.events.get(self.next);
-            self.next += 1;
-            match event {
-                Some(&TensorEvent::Allocated { id, bytes }) => {
-                    self.live.insert(id);
-                    return Next { freed, id, bytes };
-                }
-                Some(&TensorEvent::Freed { id }) => {
-                    self.live.remove(&id);
-                    freed.push(id);
-                }
-                None => {
-                    freed.extend(std::mem::take(&mut self.live));
-                    self.next = 0;
-                }
-            }
+impl Iterator for Tensors<'_> {
+    type Item = TensorEvent;
+
+    fn next(&mut self) -> Option<TensorEvent> {
+        match self {
+            Self::Traced(events) => events.next().copied(),
+            Self::Drawn(drawn) => Some(drawn.event()),
         }
     }
 }
 
 impl Drawn {
-    fn next(&mut self) -> Next {
-        let bytes = match self.kind {
-            Allocations::Alternating => ALTERNATING[usize::from(self.made % 2 == 1)],
-            Allocations::Random => self.random_bytes(),
-        };
-        let mut freed = Vec::new();
-        while self.live_bytes + bytes > self.most_bytes && !self.live.is_empty() {
+    fn event(&mut self) -> TensorEvent {
+        let bytes = self.next;
+        if self.live_bytes + bytes > self.most_bytes && !self.live.is_empty() {
             let place = match self.kind {
                 Allocations::Alternating => 0,
                 Allocations::Random => self.stream.below(self.live.len() as u64),
             };
             let place = usize::try_from(place).unwrap_or_default();
-            if let Some((id, bytes)) = self.live.swap_remove_front(place) {
-                self.live_bytes -= bytes;
-                freed.push(id);
+            if let Some((id, freed)) = self.live.swap_remove_front(place) {
+                self.live_bytes -= freed;
+                return TensorEvent::Freed { id };
             }
         }
         let id = self.made;
         self.made += 1;
         self.live.push_back((id, bytes));
         self.live_bytes += bytes;
-        Next { freed, id, bytes }
+        self.next = self.bytes();
+        TensorEvent::Allocated { id, bytes }
     }
 
-    fn random_bytes(&mut self) -> u64 {
+    /// Those of the next one.
+    fn bytes(&mut self) -> u64 {
+        if self.kind == Allocations::Alternating {
+            return ALTERNATING[usize::from(self.made % 2 == 1)];
+        }
         let (least, most) = self.sizes;
-        let drawn = least * E.powf(self.stream.uniform() * (most / least).ln());
+        let drawn = least * (most / least).powf(self.stream.uniform());
         let varied = drawn * (1.0 + VARIATION * (2.0 * self.stream.uniform() - 1.0));
         #[expect(
             clippy::cast_possible_truncation,

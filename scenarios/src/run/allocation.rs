@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, io::Write, time::Instant};
 
-use protocol::{FailureReason, Values};
+use protocol::{FailureReason, TensorEvent, Values};
 use tch::{Kind, Tensor};
 
 use super::phases::Run;
@@ -17,15 +17,19 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     fn make(&mut self, count: u32, place: tch::Device) -> Result<(), Error> {
-        for _ in 0..count {
-            let next = self.tensors.next();
-            for id in next.freed {
-                self.live.remove(&id);
+        let until = self.made + u64::from(count);
+        while self.made < until
+            && let Some(event) = self.tensors.next()
+        {
+            match event {
+                TensorEvent::Freed { id } => drop(self.live.remove(&id)),
+                TensorEvent::Allocated { id, bytes } => {
+                    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+                    let tensor = Tensor::f_empty([bytes], (Kind::Uint8, place))?;
+                    self.live.insert(id, tensor);
+                    self.made += 1;
+                }
             }
-            let bytes = i64::try_from(next.bytes).unwrap_or(i64::MAX);
-            let tensor = Tensor::f_empty([bytes], (Kind::Uint8, place))?;
-            self.live.insert(next.id, tensor);
-            self.made += 1;
         }
         Ok(())
     }
@@ -67,16 +71,14 @@ impl<W: Write> Run<'_, W> {
         let seconds: f64 = steps.iter().map(|(seconds, _)| seconds).sum();
         let in_steps = steps.len() as f64 * f64::from(count);
         for (index, (seconds, held)) in (0..).zip(steps) {
-            let of = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64);
+            let reserved = held.map(|held| held.reserved_bytes as f64);
+            let splits = held.and_then(|held| held.inactive_split_bytes);
             let values = [
                 ("step_seconds", Some(seconds)),
-                (
-                    "step_reserved_bytes",
-                    of(held.map(|stats| stats.reserved_bytes)),
-                ),
+                ("step_reserved_bytes", reserved),
                 (
                     "step_inactive_split_bytes",
-                    of(held.and_then(|stats| stats.inactive_split_bytes)),
+                    splits.map(|bytes| bytes as f64),
                 ),
             ];
             self.write_step(index, values, Values::new())?;
