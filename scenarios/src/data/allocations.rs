@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, iter::Cycle, slice::Iter};
 
-use protocol::{Allocations, RunFile, TensorEvent, Trace};
+use protocol::{Allocations, Count, RunFile, TensorEvent, Trace};
 
 use super::random::{Purpose, Stream};
 
@@ -49,7 +49,7 @@ impl<'a> Tensors<'a> {
         let variant = &file.variant;
         let sizes = variant.allocation_mib;
         let (least, most) = sizes.map_or(USUAL_MIB, |sizes| (sizes.shortest(), sizes.longest()));
-        let live_mib = variant.live_mib.map_or(USUAL_LIVE_MIB, |mib| mib.get());
+        let live_mib = variant.live_mib.map_or(USUAL_LIVE_MIB, Count::get);
         let mut drawn = Drawn {
             kind: variant.allocations.unwrap_or_default(),
             sizes: (least.into(), most.into()),
