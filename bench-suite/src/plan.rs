@@ -12,6 +12,7 @@ use record::{
     CellPlan, DeclaredMetric, Isolation, MOST_CELLS, MOST_DECLARED, MOST_IMAGES, Method, Place,
     Session, ValidityLimits, cell_name,
 };
+use sha2::{Digest as _, Sha256};
 use strict_yaml::most_similar;
 
 use crate::suite::{DeviceKind, Limits, MAX_BLOCKS, Program, ProgramMount, Scenario, Suite, Work};
@@ -73,6 +74,13 @@ impl Cell {
         method.set_or_none("threads", self.threads);
         for (key, value) in self.limits.in_method() {
             method.set_or_none(&key, value);
+        }
+        if let Work::Builtin {
+            trace: Some(trace), ..
+        } = &self.work
+        {
+            let digest = format!("{:x}", Sha256::digest(trace.to_string()));
+            method.set("trace", &digest[..12]);
         }
         if let Work::Program { program, .. } = &self.work {
             program.set_method(&mut method);

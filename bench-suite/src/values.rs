@@ -161,6 +161,10 @@ pub(crate) fn contradiction(
             ("asked_accumulation", accumulation.get()),
             ("asked_steps", asked.steps.measured),
         ];
+        // Memory may run out before, which says what was asked about.
+        let numbers = numbers
+            .into_iter()
+            .filter(|_| asked.task != Task::Allocation);
         all.entry("steps_count".to_owned()).or_insert(0.0);
         all.extend(numbers.map(|(name, value)| (name.to_owned(), value.into())));
     }
@@ -199,6 +203,7 @@ fn missing(values: &Values, told: &RankResults, asked: &RunFile) -> Option<Strin
             &["measured_seconds", "highest_rate_requests_per_second"]
         }
         Task::Serving => &["measured_seconds", "achieved_requests_per_second"],
+        Task::Allocation => &["measured_seconds"],
         task if task.computes() => &["measured_seconds", "throughput_samples_per_second"],
         _ => &[],
     };
@@ -209,6 +214,7 @@ fn missing(values: &Values, told: &RankResults, asked: &RunFile) -> Option<Strin
         let (index, of) = (step.index, |name: &str| step.values.get(name).copied());
         let time = match task {
             Task::Serving if of("rejected").is_none() => Some("latency_seconds"),
+            Task::Allocation => Some("step_seconds"),
             _ if task.computes() && task != Task::Serving => Some("step_seconds"),
             _ => None,
         };

@@ -164,6 +164,9 @@ class _Asked:
         self.measured = int(told.get("measured", 20))
         self.profiled = int(told.get("profiled", 0))
         self.attribution = bool(told.get("attribution", False))
+        #: False, True, or "on-out-of-memory".
+        self.snapshot = told.get("snapshot", False)
+        self.snapshot_entries = int(told.get("snapshot_entries", 100000))
         self.samples_per_step = told.get("samples_per_step")
         self.until_exit = told.get("until", "measured") == "exit"
 
@@ -705,6 +708,7 @@ class Recorder:
         self._profile = None
         self._modules = None
         self._is_late = False
+        self._has_history = False
         self._asked_steps = asked.measured
         self._samples_per_step = asked.samples_per_step
 
@@ -744,6 +748,33 @@ class Recorder:
     def imported(self):
         """torch has just been imported."""
         self._start_ended = _now()
+        if self.asked.snapshot:
+            # Once the program begins to use a GPU.
+            _try(lambda: sys.modules["torch"].cuda._lazy_call(self._record_history))
+
+    def _record_history(self):
+        torch = sys.modules["torch"]
+        try:
+            torch.cuda.memory._record_memory_history(
+                max_entries=self.asked.snapshot_entries, stacks="python"
+            )
+            self._has_history = True
+            # While all that was allocated is there.
+            torch._C._cuda_attachOutOfMemoryObserver(lambda *_: self._write_snapshot())
+        except Exception as error:
+            _note("no snapshot: {}: {}".format(type(error).__name__, error))
+
+    def _write_snapshot(self):
+        """Allocations until now, in a file beside the events, of the first rank."""
+        if not self._has_history or os.getpid() != self.pid or _rank():
+            return
+        if self._file is None and not is_first():
+            return
+        path = os.path.join(os.path.dirname(self._path), "snapshot.pickle")
+        try:
+            sys.modules["torch"].cuda.memory._dump_snapshot(path)
+        except Exception as error:
+            _note("no snapshot: {}: {}".format(type(error).__name__, error))
 
     def step(self, source, samples=None):
         """A step has ended."""
@@ -987,6 +1018,8 @@ class Recorder:
         self._is_measured = True
         self._phase = "teardown"
         self._conclude(values)
+        if self.asked.snapshot is True:
+            self._write_snapshot()
         self._call(self.on_end)
         # A record lists what the first process runs.
         if now is not None and self.asked.profiled and not self._rank:
@@ -1062,6 +1095,8 @@ class Recorder:
         self._write({"event": "phase-began", "phase": "measure", "at_seconds": began})
         self._write({"event": "phase-ended", "phase": "measure", "seconds": now - began})
         self._conclude({"measured_seconds": now - began, "cpu_seconds": time.process_time()})
+        if self.asked.snapshot is True:
+            self._write_snapshot()
         self._end({"event": "finished", "values": {}})
 
     def _conclude(self, values):

@@ -6,6 +6,7 @@
 
 use std::{env, ffi::OsString, fs, path::Path, time::Duration};
 
+use protocol::SNAPSHOT_FILE;
 use scenario::{Error, host, loader, log, results::Results, run, summary::Summary};
 
 fn main() -> ! {
@@ -33,7 +34,7 @@ fn code(age: Duration) -> u8 {
                         "{samples} samples in {seconds:.3} s: {rate:.2} samples/s"
                     ));
                 }
-                None => log(format_args!("idle for {seconds:.3} s")),
+                None => log(format_args!("measured for {seconds:.3} s")),
             }
             0
         }
@@ -54,10 +55,15 @@ fn execute(run_file: &Path, results_file: &Path, age: Duration) -> Result<Summar
         Ok(text) => text,
         Err(error) => return Err(results.fail(error, None)),
     };
-    run::carry_out(
+    let outcome = run::carry_out(
         &text,
         age,
         &|source, index, device| source.micro_batch(index, device),
         &mut results,
-    )
+    );
+    let snapshot = results_file.with_file_name(SNAPSHOT_FILE);
+    if let Err(error) = libtorch::memory::write_snapshot(&snapshot) {
+        log(format_args!("no snapshot: {error}"));
+    }
+    outcome
 }

@@ -120,9 +120,15 @@ impl MemoryMeter {
 
     /// Bytes in tensors now. Waits for nothing: what the CPU has asked for and given back counts.
     pub fn allocated(&self) -> Result<u64> {
+        let held = self.held()?;
+        Ok(held.map_or_else(host::allocated_bytes, |stats| stats.allocated_bytes))
+    }
+
+    /// What the caching allocator holds now; `None` on the CPU. Waits for nothing.
+    pub fn held(&self) -> Result<Option<DeviceStats>> {
         match self.device {
-            Device::Cpu => Ok(host::allocated_bytes()),
-            Device::Cuda(index) => Ok(memory::device_stats(index)?.allocated_bytes),
+            Device::Cpu => Ok(None),
+            Device::Cuda(index) => memory::device_stats(index).map(Some),
         }
     }
 
@@ -165,7 +171,10 @@ impl MemoryMeter {
             device_total_bytes: Some(gpu.total_bytes),
             context_bytes: self.context.bytes(),
             device_used_before_bytes: self.context.before,
-            counters: Some(self.counters(&stats)),
+            counters: Some(AllocatorCounters {
+                largest_free_block_bytes: memory::largest_free_block_bytes(index)?,
+                ..self.counters(&stats)
+            }),
             ..Memory::default()
         })
     }
@@ -182,6 +191,7 @@ impl MemoryMeter {
             peak_active_bytes: stats.peak_active_bytes,
             inactive_split_bytes: stats.inactive_split_bytes,
             segments: stats.segments,
+            largest_free_block_bytes: None,
             peak_inactive_split_bytes: stats
                 .peak_inactive_split_bytes
                 .max(self.before.inactive_split),

@@ -52,6 +52,11 @@ pub struct Summary {
     /// The task serving's own.
     #[serde(flatten)]
     pub serving: Option<Serving>,
+    /// Tensors that the task allocation made until memory ran out, or all; on a GPU only.
+    #[serde(rename = "survived_allocations_count")]
+    pub survived_allocations: Option<u64>,
+    /// What a thousand of them took.
+    pub thousand_allocations_seconds: Option<f64>,
     /// CPU time that the process took during the measured steps, all threads together, in
     /// hundredths of a second.
     pub cpu_seconds: Option<f64>,
@@ -157,6 +162,8 @@ pub struct AllocatorCounters {
     pub inactive_split_bytes: Option<u64>,
     /// Most of them over the whole run.
     pub peak_inactive_split_bytes: Option<u64>,
+    /// The largest block that is held and that nothing uses.
+    pub largest_free_block_bytes: Option<u64>,
     /// Segments taken from the driver.
     #[serde(rename = "segments_count")]
     pub segments: Option<u64>,

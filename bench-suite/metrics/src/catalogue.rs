@@ -77,6 +77,16 @@ catalogue! {
         "Most requests that waited at once.");
     QUEUE_MEAN = seconds("queue_mean_seconds", "wait for a batch", REQUESTS,
         "Mean time from the moment at which a request was to arrive to the beginning of its batch.");
+    SURVIVED = headline(gated(0.02, Metric {
+        direction: Direction::HigherIsBetter,
+        ..count("survived_allocations_count", "allocations survived",
+            (window::MEASURED_STEPS, source::COUNTER),
+            "Tensors that were made before memory ran out, or all. Allocation on a GPU only.")
+    }));
+    THOUSAND_ALLOCATIONS = headline(gated(0.05, seconds("thousand_allocations_seconds",
+        "a thousand allocations", (window::MEASURED_STEPS, source::WORKLOAD_CLOCK),
+        "Time of a thousand tensors made and of those that went for them, the GPU waited for after \
+         each step. Allocation only.")));
     STEP_MEDIAN = explains(0.01, seconds("step_median_seconds", "median step", MEASURED,
         "The step that half of the run's steps are below."));
     STEP_MEAN = seconds("step_mean_seconds", "mean step", MEASURED,
@@ -186,6 +196,10 @@ catalogue! {
     PEAK_INACTIVE_SPLIT = bytes("peak_inactive_split_bytes", "inactive splits",
         (window::RUN, source::ALLOCATOR),
         "Most bytes in split blocks that nothing used.");
+    LARGEST_FREE_BLOCK = describes(bytes("largest_free_block_bytes", "largest free block",
+        (END, source::ALLOCATOR),
+        "The largest block that the caching allocator held and that nothing used: what it can give \
+         without asking the driver."));
     PEAK_SEGMENTS = across(Across::Sum, count("peak_segments_count", "segments", (window::RUN, source::ALLOCATOR),
         "Most segments taken from the driver."));
     DEVICE_ALLOCATIONS = across(Across::Sum, count("device_allocations_count", "allocations of the driver",

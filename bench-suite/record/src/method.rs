@@ -35,7 +35,7 @@ pub struct MethodKey(String);
 impl Method {
     /// Every key. Those of resource limits have the limit's name behind them, one of
     /// [`Self::ULIMITS`].
-    pub const KEYS: [&str; 26] = [
+    pub const KEYS: [&str; 27] = [
         "engine",
         "isolation",
         "limits.allocator_memory",
@@ -62,6 +62,7 @@ impl Method {
         "steps.warmup",
         "steps.warmup_seconds",
         "threads",
+        "trace",
     ];
     /// The resource limits that engines take, from `getrlimit(2)`.
     pub const ULIMITS: [&str; 15] = [

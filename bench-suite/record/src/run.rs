@@ -96,6 +96,10 @@ pub struct Record {
     pub validity: Validity,
     /// The log, relative to the session folder.
     pub log: Option<String>,
+    /// The allocator's history as `torch.cuda._memory_viz` reads it, relative to the session folder,
+    /// where it was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
     /// The allocation that failed, where memory ran out on a GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortage: Option<Shortage>,

@@ -53,7 +53,7 @@ impl Workload {
 
     /// Whether it computes nothing: it shows what a container takes by itself.
     pub fn is_idle(&self) -> bool {
-        matches!(self, Self::Builtin { .. }) && self.model().is_none()
+        matches!(self, Self::Builtin { task, .. } if task == "idle")
     }
 
     /// The task of a built-in workload.

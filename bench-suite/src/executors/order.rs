@@ -151,6 +151,7 @@ fn asked(cell: &Cell, run: String) -> Asked {
             model,
             task,
             variant,
+            trace,
         } => Asked::Builtin(Box::new(RunFile {
             version: protocol::VERSION,
             run,
@@ -160,6 +161,7 @@ fn asked(cell: &Cell, run: String) -> Asked {
             device: device::inside(device),
             steps: plan.steps,
             seed: plan.seed,
+            trace: trace.as_deref().cloned(),
             threads: cell.threads,
             gpu_memory_bytes: limits.gpu_memory_bytes.filter(|_| device.is_cuda()),
             allocator_memory_bytes: limits.allocator_memory_bytes.filter(|_| device.is_cuda()),
@@ -174,6 +176,8 @@ fn asked(cell: &Cell, run: String) -> Asked {
                 measured: plan.steps.measured,
                 profiled: plan.steps.profiled,
                 attribution: plan.steps.attribution,
+                snapshot: plan.steps.snapshot,
+                snapshot_entries: plan.steps.snapshot_entries,
                 samples_per_step: program.samples_per_step,
                 until: program.until,
             },
@@ -240,6 +244,16 @@ impl Order {
         self.folder.join(RESULTS_FILE)
     }
 
+    /// The file that the allocator's history goes to, where it is recorded.
+    #[must_use]
+    pub fn snapshot_file(&self) -> Option<PathBuf> {
+        let snapshot = match &self.asked {
+            Asked::Builtin(asked) => asked.steps.snapshot,
+            Asked::Program { run, .. } => run.snapshot,
+        };
+        (!snapshot.is_never()).then(|| self.folder.join(protocol::SNAPSHOT_FILE))
+    }
+
     /// The folder of compiled kernels that the session's runs of its image share, where this run is one
     /// of them: an image runs nothing that another one wrote.
     pub fn shared_kernel_cache(&self) -> Option<PathBuf> {
@@ -293,9 +307,12 @@ impl Order {
         })
     }
 
-    /// Writes the run file and an empty results file.
+    /// Writes the run file and empty files for what comes back.
     pub(super) fn write_files(&self) -> io::Result<()> {
         fs::write(self.run_file(), self.asked.to_json()?)?;
+        if let Some(snapshot) = self.snapshot_file() {
+            fs::write(snapshot, "")?;
+        }
         fs::write(self.results_file(), "")
     }
 }

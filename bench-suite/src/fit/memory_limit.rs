@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use protocol::Snapshot;
 use record::{Monitor, Outcome, Reason, Sampled};
 
 use crate::executors::Order;
@@ -44,6 +45,7 @@ impl MemoryLimit {
             asked.steps.calibrate = false;
             asked.steps.profiled = 0;
             asked.steps.attribution = false;
+            asked.steps.snapshot = Snapshot::Never;
             if self.is_cuda {
                 asked.gpu_memory_bytes = Some(self.bytes);
                 return;

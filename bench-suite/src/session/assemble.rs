@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use bytesize::ByteSize;
-use metrics::Metric;
-use protocol::{Kernel, Module, Shortage, Values, bad_values};
-use record::{DeclaredMetric, Monitor, Outcome, Place, Rank, Reason, Record, Session, Stage};
+use metrics::{Kind, Metric, Role};
+use protocol::{Kernel, Module, Shortage, Snapshot, Values, bad_values};
+use record::{
+    CellPlan, DeclaredMetric, Monitor, Outcome, Place, Rank, Reason, Record, Session, Stage,
+};
 
 use crate::{
     evaluation::Evaluation,
@@ -24,6 +26,8 @@ pub(super) struct Pieces<'a> {
     pub(super) cell: &'a Cell,
     pub(super) attempt: u32,
     pub(super) order: &'a Order,
+    /// The allocator's history, relative to the session folder.
+    pub(super) snapshot: Option<String>,
     pub(super) execution: Execution,
     /// Relative to the session folder.
     pub(super) log: Option<String>,
@@ -38,6 +42,7 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         cell,
         attempt,
         order,
+        snapshot,
         mut execution,
         log,
     } = pieces;
@@ -47,8 +52,8 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     let Evaluation {
         mut outcome,
         results,
-        ranks,
-        values,
+        mut ranks,
+        mut values,
         phase_began_seconds,
         measured,
     } = evaluated;
@@ -70,6 +75,11 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     } else {
         Vec::new()
     };
+    if !cell.steps.snapshot.is_never() {
+        let all = ranks.iter_mut().chain([&mut values]);
+        all.for_each(leave_out_speed);
+        tell_recorded(cell, &outcome, snapshot.as_deref(), &mut execution);
+    }
     let (first, others) = split(&results, ranks, order);
     if outcome.is_ok() && order.asked.has_hook() && first.started.is_none() {
         let note = format!("the program reported nothing and was measured from outside: {NEEDS}");
@@ -102,6 +112,7 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         monitor: execution.monitor,
         validity: execution.validity,
         log,
+        snapshot,
         shortage,
         warnings: execution.warnings,
         notes: execution.notes,
@@ -135,6 +146,33 @@ fn attributed(is_asked: bool, found: BTreeMap<String, Module>) -> (Vec<Module>, 
         None => return (modules, None),
     };
     (Vec::new(), Some(note))
+}
+
+/// Leaves out the times and rates of a run that recorded allocations, which slows it.
+fn leave_out_speed(values: &mut Values) {
+    let stays = |of: &Metric| of.kind != Kind::TimeLike || of.role == Role::Describes;
+    values.retain(|name, _| Metric::named(name).is_none_or(stays));
+}
+
+/// What to know of a run that recorded allocations.
+fn tell_recorded(
+    cell: &CellPlan,
+    outcome: &Outcome,
+    snapshot: Option<&str>,
+    execution: &mut Execution,
+) {
+    let speed = "not for speed: allocations were recorded, and times and rates are left out";
+    execution.warnings.push(speed.to_owned());
+    let ran_out = matches!(outcome.failure(), Some((Reason::OutOfMemory, ..)));
+    if let Some(file) = snapshot {
+        execution.notes.push(format!(
+            "allocations recorded: {file}; open it at https://docs.pytorch.org/memory_viz, or with \
+             `python3 -m torch.cuda._memory_viz trace_plot {file} -o memory.html`"
+        ));
+    } else if ran_out || (cell.steps.snapshot == Snapshot::Always && outcome.is_ok()) {
+        let missing = "no snapshot was written; the log says why where it is known";
+        execution.warnings.push(missing.to_owned());
+    }
 }
 
 /// The metrics of a program's own that have a unit and a direction.

@@ -13,7 +13,7 @@ use std::{
 use record::SessionFolder;
 
 use super::SessionError;
-use crate::executors::KERNEL_CACHE;
+use crate::executors::{KERNEL_CACHE, Order};
 
 /// A folder for one run, which goes with it, and which other users of the machine cannot enter.
 #[derive(Debug)]
@@ -34,6 +34,23 @@ impl WorkFolder {
     pub(super) fn path(&self) -> &Path {
         &self.0
     }
+}
+
+/// Keeps the allocator's history of a run in the session's folder, where one was written, and gives
+/// its place there.
+pub(super) fn keep_snapshot(order: &Order, session: &Path, name: &str) -> Option<String> {
+    const SNAPSHOTS: &str = "snapshots";
+    let written = order.snapshot_file()?;
+    let file = fs::symlink_metadata(&written).ok()?;
+    let place = format!("{SNAPSHOTS}/{name}.pickle");
+    let keep = || {
+        fs::create_dir_all(session.join(SNAPSHOTS))?;
+        fs::rename(&written, session.join(&place))
+    };
+    let kept = (file.is_file() && file.len() > 0).then(keep)?;
+    kept.map_err(|error| tracing::warn!("cannot keep {place}: {error}"))
+        .ok()?;
+    Some(place)
 }
 
 impl Drop for WorkFolder {

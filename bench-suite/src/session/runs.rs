@@ -14,7 +14,8 @@ use record::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Progress, Session, SessionError, Subscriber, Totals, assemble, folder::WorkFolder};
+use super::folder::{WorkFolder, keep_snapshot};
+use super::{Progress, Session, SessionError, Subscriber, Totals, assemble};
 use crate::{
     executors::{Execution, Executor, Order, RunPaths},
     host::Host,
@@ -365,10 +366,11 @@ impl<'a> Runner<'a> {
     async fn once(self, run: &Run, attempt: u32) -> Result<Ran, SessionError> {
         let cell = &self.plan.cells[run.cell];
         let work = WorkFolder::create(self.folder.path().join("work").join(&run.name))?;
-        let log = match attempt {
-            1 => format!("{}/{}.log", SessionFolder::LOGS, run.name),
-            _ => format!("{}/{}.{attempt}.log", SessionFolder::LOGS, run.name),
+        let name = match attempt {
+            1 => run.name.clone(),
+            _ => format!("{}.{attempt}", run.name),
         };
+        let log = format!("{}/{name}.log", SessionFolder::LOGS);
         let order = Order::new(
             &self.plan.session.session,
             &run.name,
@@ -412,6 +414,7 @@ impl<'a> Runner<'a> {
             cell,
             attempt,
             order: &order,
+            snapshot: keep_snapshot(&order, self.folder.path(), &name),
             execution,
             log: order.log.exists().then_some(log),
         }))

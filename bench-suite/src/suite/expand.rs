@@ -1,8 +1,12 @@
 //! From axes to variants.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Component, Path},
+    sync::Arc,
+    time::Duration,
+};
 
-use protocol::{Axes, Steps, Variant, check, check_steps};
+use protocol::{Axes, Steps, Trace, Variant, check, check_steps, check_traced};
 use record::Workload;
 use serde_json::{Map, Value};
 use strict_yaml::{Document, KeyPath, Segment, YamlError};
@@ -17,6 +21,38 @@ use super::{
 };
 
 pub const MAX_CELLS: usize = 1000;
+
+/// Most bytes of a trace.
+const MOST_TRACE_BYTES: u64 = 16 << 20;
+
+/// What a scenario's task allocation makes, where a file says it.
+fn trace(
+    document: &Document,
+    at: &KeyPath,
+    scenario: &ScenarioFile,
+    folder: Option<&Path>,
+) -> Result<Option<Arc<Trace>>, YamlError> {
+    let Some(name) = &scenario.trace else {
+        return Ok(None);
+    };
+    let is_below = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    let read = || {
+        if scenario.program.is_some() || !Path::new(name).components().all(is_below) {
+            let expected = "expected a path below the suite's folder, and no program";
+            return Err(expected.to_owned());
+        }
+        let path = folder.unwrap_or(Path::new("")).join(name);
+        let read = regular_file::read_own(&path, MOST_TRACE_BYTES);
+        let text = read.map_err(|error| error.to_string())?;
+        let trace = String::from_utf8_lossy(&text).parse::<Trace>();
+        trace.map_err(|error| error.to_string())
+    };
+    let error = |why| {
+        let at = at.clone().key("trace");
+        document.error_at(&at, format!("the trace `{name}`: {why}"), None)
+    };
+    read().map(|trace| Some(Arc::new(trace))).map_err(error)
+}
 
 /// Expands and checks every scenario.
 pub(super) fn scenarios(
@@ -65,6 +101,8 @@ struct Expansion<'a> {
     work: WorkFile<'a>,
     /// That of the suite, which its files may not lie outside of; `None`: they may lie anywhere.
     folder: Option<&'a Path>,
+    /// What the task allocation makes.
+    trace: Option<Arc<Trace>>,
     /// In the order of [`Variant::AXES`], a program's parameters behind them by name.
     axes: Vec<(&'a str, Vec<Given>)>,
     room: usize,
@@ -93,12 +131,14 @@ impl<'a> Expansion<'a> {
             known.position(|known| *known == axis).unwrap_or(usize::MAX)
         };
         axes.sort_by_key(|(axis, _)| rank(axis));
+        let trace = trace(document, &at, scenario, folder)?;
         let expansion = Self {
             document,
             at,
             scenario,
             work,
             folder,
+            trace,
             axes,
             room,
             steps,
@@ -223,6 +263,7 @@ impl<'a> Expansion<'a> {
             model,
             task,
             variant,
+            trace: self.trace.clone(),
         };
         Ok((axes, work))
     }
@@ -339,22 +380,28 @@ impl<'a> Expansion<'a> {
         device: DeviceKind,
         picked: &Picked<'_>,
     ) -> Result<(), YamlError> {
-        if let Err(reason) = work.check_attribution(&self.steps) {
+        if let Err((key, message)) = work.check_steps(&self.steps, device.any()) {
             let own = self.scenario.steps.map(|_| self.at.clone());
             let at = own.unwrap_or_else(|| KeyPath::root().key("defaults"));
-            let message = format!("no step can be attributed to modules: {reason}");
-            let at = at.key("steps").key("attribution");
+            let at = at.key("steps").key(key);
             return Err(self.document.error_at(&at, message, None));
         }
         let Work::Builtin {
             model,
             task,
             variant,
+            trace,
         } = work
         else {
             return Ok(());
         };
         let (model, task) = (*model, *task);
+        if trace.is_some()
+            && let Err(reason) = check_traced(task, variant)
+        {
+            let at = self.at.clone().key("trace");
+            return Err(self.document.error_at(&at, reason, None));
+        }
         let fits = |device: DeviceKind| {
             check(model, task, variant, device.any())?;
             check_steps(variant, &self.steps, self.time)

@@ -129,6 +129,9 @@ pub(super) struct ScenarioFile {
     pub(super) ranks: Option<u32>,
     /// Seed of parameters, data and dropout.
     pub(super) seed: Option<u64>,
+    /// A file below the suite's folder with what the task allocation makes: `+ID BYTES` for a tensor
+    /// that is made and `-ID` for one that goes, a line.
+    pub(super) trace: Option<String>,
     /// Threads for work on the CPU.
     #[schemars(range(min = 1, max = 4096))]
     pub(super) threads: Option<u32>,

@@ -1,8 +1,8 @@
 //! A scenario, expanded: its variants, and where each may run.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use protocol::{Axes, Device, Model, Steps, Task, Variant};
+use protocol::{Axes, Device, Model, Steps, Task, Trace, Variant};
 use record::{Reason, Workload};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -78,6 +78,8 @@ pub enum Work {
         model: Model,
         task: Task,
         variant: Variant,
+        /// What the task allocation makes.
+        trace: Option<Arc<Trace>>,
     },
     /// A program of the user's, with the variables that axes of ours set.
     Program {
@@ -94,6 +96,20 @@ impl Work {
             Self::Builtin { task, variant, .. } => steps.check_attribution(*task, variant),
             Self::Program { .. } => steps.check_attribution(Task::Training, &Variant::default()),
         }
+    }
+
+    /// Why its steps cannot be what a suite says, and the key that does.
+    pub(super) fn check_steps(
+        &self,
+        steps: &Steps,
+        device: Device,
+    ) -> Result<(), (&'static str, String)> {
+        let (Self::Builtin { variant, .. } | Self::Program { variant, .. }) = self;
+        let of = |key, what| move |why| (key, format!("{what}: {why}"));
+        let attributed = of("attribution", "no step can be attributed to modules");
+        self.check_attribution(steps).map_err(attributed)?;
+        let recorded = of("snapshot", "no allocations can be recorded");
+        steps.check_snapshot(device, variant).map_err(recorded)
     }
 }
 

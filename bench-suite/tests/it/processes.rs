@@ -12,9 +12,10 @@ use crate::common::{Listener, ending, message, spec};
 use bench_suite::{
     executors::{LocalRuntime, process::Process},
     host,
+    plan::Plan,
     session::Session,
 };
-use protocol::{Device, Phase};
+use protocol::{Device, Phase, Snapshot};
 use record::{Outcome, Record, Sampled, Stage};
 use tokio_util::sync::CancellationToken;
 
@@ -64,9 +65,19 @@ async fn run_suite(
     suite: &str,
     cancel: CancellationToken,
 ) -> (tempfile::TempDir, Record, String) {
+    run_changed(script, suite, cancel, |_| {}).await
+}
+
+async fn run_changed(
+    script: &str,
+    suite: &str,
+    cancel: CancellationToken,
+    change: impl FnOnce(&mut Plan),
+) -> (tempfile::TempDir, Record, String) {
     let home = tempfile::tempdir().unwrap();
     let runtimes = BTreeMap::from([("local".to_owned(), program(home.path(), script))]);
-    let spec = spec(suite, &["local"], Device::Cpu);
+    let mut spec = spec(suite, &["local"], Device::Cpu);
+    change(&mut spec);
     let mut session = Session::create(&home.path().join("s"), "s", spec).unwrap();
     let mut listener = Listener::default();
     let executor = Process::new(host::local::open(), runtimes);
@@ -213,6 +224,56 @@ async fn modules_are_in_the_record_where_they_add_up() {
                 .unwrap()
                 .contains("modules\":")
         );
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_is_kept_and_the_run_is_not_for_speed() {
+    let write = "printf history > \"$(dirname \"$2\")/snapshot.pickle\"\n";
+    let recorded = async |script: String, snapshot| {
+        let change = |plan: &mut Plan| plan.cells[0].plan.steps.snapshot = snapshot;
+        run_changed(
+            &script,
+            &suite("{time: 30s}"),
+            CancellationToken::new(),
+            change,
+        )
+        .await
+    };
+    let good = format!("{GOOD}{write}grep snapshot $1\n{END}");
+    let (home, record, log) = recorded(good, Snapshot::Always).await;
+    assert_eq!(ending(&record), "ok", "{}", message(&record));
+    assert!(log.contains("\"snapshot\": true"), "{log}");
+    let kept = record.snapshot.as_ref().unwrap();
+    assert!(
+        kept.starts_with("snapshots/") && kept.ends_with(".pickle"),
+        "{kept}"
+    );
+    let content = fs::read_to_string(home.path().join("s").join(kept)).unwrap();
+    assert_eq!(content, "history");
+    assert_eq!(record.value("throughput_samples_per_second"), None);
+    assert_eq!(record.value("step_median_seconds"), None);
+    assert_eq!(record.value("samples_count"), Some(1.0));
+    let warnings = &record.warnings;
+    assert!(warnings[0].starts_with("not for speed"), "{warnings:?}");
+    let told = format!("allocations recorded: {kept};");
+    assert!(record.notes[0].starts_with(&told), "{:?}", record.notes);
+    let line = serde_json::to_string(&record).unwrap();
+    assert_eq!(serde_json::from_str::<Record>(&line).unwrap(), record);
+
+    let none = format!("{GOOD}{END}");
+    let failed = "say '{\"event\":\"failed\",\"reason\":\"out-of-memory\",\"phase\":\"measure\",\"message\":\"2 GiB\"}'; exit 1";
+    for (script, snapshot, warnings) in [
+        (none.clone(), Snapshot::Always, 2),
+        (none, Snapshot::OnOutOfMemory, 1),
+        (format!("{GOOD}{failed}"), Snapshot::OnOutOfMemory, 2),
+    ] {
+        let (_home, record, _) = recorded(script, snapshot).await;
+        assert_eq!(record.snapshot, None);
+        assert_eq!(record.warnings.len(), warnings, "{:?}", record.warnings);
+        if let Some(last) = record.warnings.get(1) {
+            assert!(last.starts_with("no snapshot was written"), "{last}");
+        }
     }
 }
 

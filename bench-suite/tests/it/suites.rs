@@ -401,6 +401,75 @@ fn nothing_to_attribute_is_shown_where_it_stands() {
     ]);
 }
 
+#[test]
+fn no_history_and_no_trace_is_shown_where_it_stands() {
+    let steps = |more: &str| format!("    steps: {{warmup: 1, measured: 2, {more}}}\n");
+    let gpu = "    devices: [cuda]\n";
+    let allocation = "    task: allocation\n    axes: {batch: 100}\n";
+    let no_model = |more: &str| suite(more).replace("vit-tiny", "none");
+    check_refused(&[
+        ("snapshot on a cpu", suite(&steps("snapshot: true"))),
+        (
+            "snapshot of no history",
+            suite(&(steps("snapshot: true") + gpu + "    axes: {allocator: cudaMallocAsync}\n")),
+        ),
+        (
+            "snapshot too small",
+            suite(&(steps("snapshot: true, snapshot_entries: 10") + gpu)),
+        ),
+        (
+            "unknown snapshot",
+            suite(&(steps("snapshot: sometimes") + gpu)),
+        ),
+        ("trace that is not there", suite("    trace: x.txt\n")),
+        (
+            "trace elsewhere",
+            no_model("    trace: ../x.txt\n    task: allocation\n"),
+        ),
+        ("few allocations", no_model("    task: allocation\n")),
+        (
+            "allocations of a model",
+            suite("    axes: {allocations: random}\n"),
+        ),
+        (
+            "allocation with a precision",
+            no_model(&allocation.replace('}', ", precision: amp-bf16}")),
+        ),
+        (
+            "sizes of alternating allocations",
+            no_model(&allocation.replace('}', ", allocations: alternating, allocation_mib: 1-2}")),
+        ),
+    ]);
+}
+
+#[test]
+fn a_trace_is_read_out_of_the_suite_s_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = suite("    task: allocation\n    axes: {batch: 100}\n    trace: x.txt\n");
+    let path = folder.path().join("x.yaml");
+    fs::write(&path, text.replace("vit-tiny", "none")).unwrap();
+    fs::write(folder.path().join("x.txt"), "+1 100\n-1\n").unwrap();
+    let suite = Suite::read(&path).unwrap_or_else(|error| panic!("{}", error.render(false)));
+    let Work::Builtin { trace, .. } = &suite.scenarios[0].variants[0].work else {
+        panic!("no program")
+    };
+    assert_eq!(trace.as_ref().unwrap().to_string(), "+1 100\n-1\n");
+    fs::write(folder.path().join("x.txt"), "+1 100\n-2\n").unwrap();
+    let error = Suite::read(&path).unwrap_err().render(false);
+    assert!(
+        error.contains("the trace `x.txt`: line 2, `-2`: expected"),
+        "{error}"
+    );
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("batch: 100", "batch: 100, live_mib: 8")).unwrap();
+    fs::write(folder.path().join("x.txt"), "+1 100\n").unwrap();
+    let error = Suite::read(&path).unwrap_err().render(false);
+    assert!(
+        error.contains("drop allocations, allocation_mib and live_mib"),
+        "{error}"
+    );
+}
+
 /// A suite that declares these metrics.
 fn declaring(metrics: &str) -> String {
     suite(&format!("metrics:\n{metrics}"))

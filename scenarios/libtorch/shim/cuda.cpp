@@ -21,11 +21,13 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
+#include <torch/csrc/cuda/memory_snapshot.h>
 #include <torch/version.h>
 
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -135,6 +137,17 @@ c10::DeviceIndex gpu(int32_t index) {
 std::mutex shortage_guard;
 std::optional<Shortage> last_shortage;
 
+std::mutex history_guard;
+bool has_history = false;
+std::string snapshot;
+
+void keep_snapshot() {
+  const std::lock_guard<std::mutex> lock(history_guard);
+  if (has_history) {
+    snapshot = torch::cuda::_memory_snapshot_pickled();
+  }
+}
+
 void remember_shortage(
     c10::DeviceIndex device, size_t requested, size_t capacity, size_t free) noexcept {
   try {
@@ -148,6 +161,7 @@ void remember_shortage(
         capacity,
         static_cast<uint64_t>(stats.allocated_bytes[all].current),
         static_cast<uint64_t>(stats.reserved_bytes[all].current)};
+    keep_snapshot();
   } catch (const std::exception&) {
     // The allocation fails all the same, and its message says most of it.
   }
@@ -294,6 +308,44 @@ bool torchgauge_cuda_last_shortage(Shortage* shortage) noexcept {
 
 void torchgauge_cuda_reset_peak(int32_t index, Failure* failure) noexcept {
   guarded(failure, [&] { allocator::resetPeakStats(gpu(index)); });
+}
+
+void torchgauge_cuda_largest_free_block(
+    int32_t index, uint64_t* bytes, Failure* failure) noexcept {
+  guarded(failure, [&] {
+    // From 0 on the allocator would begin with what the GPU has free.
+    size_t largest = 1;
+    allocator::cacheInfo(gpu(index), &largest);
+    *bytes = largest > 1 ? largest : 0;
+  });
+}
+
+void torchgauge_cuda_record_history(uint64_t entries, Failure* failure) noexcept {
+  guarded(failure, [&] {
+    // Names of functions out of the libraries alone: images have no addr2line.
+    setenv("TORCH_SYMBOLIZE_MODE", "dladdr", 0);
+    const std::optional<std::string> all = "all";
+    torch::cuda::_record_memory_history(all, all, "all", entries);
+    const std::lock_guard<std::mutex> lock(history_guard);
+    has_history = true;
+  });
+}
+
+void torchgauge_cuda_keep_snapshot(Failure* failure) noexcept {
+  guarded(failure, [&] { keep_snapshot(); });
+}
+
+void torchgauge_cuda_write_snapshot(const char* path, Failure* failure) noexcept {
+  guarded(failure, [&] {
+    const std::lock_guard<std::mutex> lock(history_guard);
+    if (snapshot.empty()) {
+      return;
+    }
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file.write(snapshot.data(), static_cast<std::streamsize>(snapshot.size()));
+    file.close();
+    TORCH_CHECK(file.good(), "cannot write ", path);
+  });
 }
 
 void torchgauge_cuda_allocator(AllocatorSettings* settings, Failure* failure) noexcept {

@@ -106,6 +106,19 @@ bool torchgauge_cuda_last_shortage(Shortage* shortage) noexcept;
 
 void torchgauge_cuda_reset_peak(int32_t index, Failure* failure) noexcept;
 
+// Of the native allocator alone; 0 where it holds none.
+void torchgauge_cuda_largest_free_block(int32_t index, uint64_t* bytes, Failure* failure) noexcept;
+
+// From now on the last `entries` events of the allocators are known, with who asked for them.
+void torchgauge_cuda_record_history(uint64_t entries, Failure* failure) noexcept;
+
+// Keeps what is known now, in place of what was kept before; when an allocation fails this happens
+// by itself.
+void torchgauge_cuda_keep_snapshot(Failure* failure) noexcept;
+
+// Writes what was kept; nothing where nothing was.
+void torchgauge_cuda_write_snapshot(const char* path, Failure* failure) noexcept;
+
 void torchgauge_cuda_allocator(AllocatorSettings* settings, Failure* failure) noexcept;
 
 void torchgauge_cuda_event_new(c10::Event** event, Failure* failure) noexcept;

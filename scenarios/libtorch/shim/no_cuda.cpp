@@ -71,6 +71,22 @@ void torchgauge_cuda_reset_peak(int32_t, Failure* failure) noexcept {
   refuse(failure);
 }
 
+void torchgauge_cuda_largest_free_block(int32_t, uint64_t*, Failure* failure) noexcept {
+  refuse(failure);
+}
+
+void torchgauge_cuda_record_history(uint64_t, Failure* failure) noexcept {
+  refuse(failure);
+}
+
+void torchgauge_cuda_keep_snapshot(Failure* failure) noexcept {
+  refuse(failure);
+}
+
+void torchgauge_cuda_write_snapshot(const char*, Failure* failure) noexcept {
+  refuse(failure);
+}
+
 void torchgauge_cuda_allocator(AllocatorSettings*, Failure* failure) noexcept {
   refuse(failure);
 }

@@ -257,6 +257,14 @@ unsafe extern "C" {
     pub(crate) fn torchgauge_cuda_watch_shortages(index: i32, failure: *mut Failure);
     pub(crate) fn torchgauge_cuda_last_shortage(shortage: *mut Shortage) -> bool;
     pub(crate) fn torchgauge_cuda_reset_peak(index: i32, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_largest_free_block(
+        index: i32,
+        bytes: *mut u64,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_cuda_record_history(entries: u64, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_keep_snapshot(failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_write_snapshot(path: *const c_char, failure: *mut Failure);
     pub(crate) fn torchgauge_cuda_allocator(
         settings: *mut AllocatorSettings,
         failure: *mut Failure,

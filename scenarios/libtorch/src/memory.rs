@@ -2,9 +2,11 @@
 
 pub mod host;
 
+use std::{ffi::CString, os::unix::ffi::OsStrExt as _, path::Path};
+
 use protocol::Shortage;
 
-use crate::{Result, error::call, ffi};
+use crate::{Error, Result, allocator, error::call, ffi};
 
 /// Statistics of a GPU's caching allocator. `None` where its backend does not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -100,4 +102,42 @@ pub fn reset_peak(index: u32) -> Result<()> {
     let index = crate::cuda::raw_index(index);
     // SAFETY: the pointer is valid for the call.
     call(|failure| unsafe { ffi::torchgauge_cuda_reset_peak(index, failure) })
+}
+
+/// The largest block that the GPU's caching allocator holds and that nothing uses; 0 where there is
+/// none, `None` where its backend has no blocks.
+pub fn largest_free_block_bytes(index: u32) -> Result<Option<u64>> {
+    if allocator::effective()?.backend != "native" {
+        return Ok(None);
+    }
+    let (index, mut bytes) = (crate::cuda::raw_index(index), 0);
+    // SAFETY: both pointers are valid for the call.
+    call(|failure| unsafe {
+        ffi::torchgauge_cuda_largest_free_block(index, &raw mut bytes, failure);
+    })?;
+    Ok(Some(bytes))
+}
+
+/// From now on the last so many allocations of all GPUs, and what freed them, are known.
+pub fn record_history(entries: u32) -> Result<()> {
+    // SAFETY: the pointer is valid for the call.
+    call(|failure| unsafe { ffi::torchgauge_cuda_record_history(entries.into(), failure) })
+}
+
+/// Keeps what is known now for [`write_snapshot`]. Where an allocation fails after
+/// [`watch_shortages`] this happens by itself.
+pub fn keep_snapshot() -> Result<()> {
+    // SAFETY: the pointer is valid for the call.
+    call(|failure| unsafe { ffi::torchgauge_cuda_keep_snapshot(failure) })
+}
+
+/// Writes what was kept last, as `torch.cuda._memory_viz` reads it; nothing where nothing was.
+pub fn write_snapshot(path: &Path) -> Result<()> {
+    // A path with a zero byte in it opens nothing.
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+    // SAFETY: both pointers are valid for the call.
+    match call(|failure| unsafe { ffi::torchgauge_cuda_write_snapshot(path.as_ptr(), failure) }) {
+        Err(Error::NotBuiltWithCuda) => Ok(()),
+        written => written,
+    }
 }

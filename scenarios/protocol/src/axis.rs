@@ -113,6 +113,8 @@ pub struct Axis {
     pub(crate) label: &'static str,
     /// What choices other than the default need.
     pub(crate) needs: &'static [Need],
+    /// Whether it shapes what the allocator does without a model, too.
+    pub(crate) is_of_allocator: bool,
     /// Environment variables that belong to it: no image and no shell of the user's sets them.
     pub variables: &'static [&'static str],
     /// Their value for a run; `None` where they are not set, or where the executor knows it.
@@ -138,6 +140,8 @@ pub(crate) enum Need {
     Generation,
     /// The task serving.
     Serving,
+    /// The task allocation.
+    Allocation,
     /// The task inference.
     Inference,
     /// Steps that are each of their own, and no replay of one.
@@ -152,6 +156,7 @@ impl Axis {
             always: false,
             label: "{axis}={value}",
             needs: &[],
+            is_of_allocator: false,
             variables: &[],
             value: |_, _| None,
             rule: |_| Ok(()),

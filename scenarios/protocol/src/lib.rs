@@ -20,6 +20,7 @@ mod program;
 mod program_run;
 mod run_file;
 mod text;
+mod trace;
 mod validity;
 mod values;
 mod variant;
@@ -40,11 +41,15 @@ pub use model::{InputKind, Model, Task};
 pub use module::{MOST_MODULES, Module};
 pub use program::{program, set_program};
 pub use program_run::{EVENTS_VARIABLE, ProgramRun, RUN_VARIABLE, Until};
-pub use run_file::{Device, ParseDeviceError, RunFile, RunFileError, Steps};
-pub use validity::{Refusal, check, check_steps};
+pub use run_file::{Device, ParseDeviceError, RunFile, RunFileError, Snapshot, Steps};
+pub use trace::{ParseTraceError, TensorEvent, Trace};
+pub use validity::{Refusal, check, check_steps, check_traced};
 pub use values::{MOST_VALUES, Values, bad_name, bad_values};
 // All of it, so that a new axis needs no line here.
 pub use variant::*;
+
+/// Where the allocator's history goes: a file beside that of the event lines.
+pub const SNAPSHOT_FILE: &str = "snapshot.pickle";
 
 /// How long a step of the task idle is.
 pub const IDLE_STEP: std::time::Duration = std::time::Duration::from_secs(1);

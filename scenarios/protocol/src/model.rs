@@ -18,6 +18,8 @@ pub enum Task {
     Generation,
     /// Forward without gradients, for requests that arrive whether or not the model is free.
     Serving,
+    /// Tensors are allocated and freed, and never read or written. A step makes as many as a batch has.
+    Allocation,
     /// Nothing: libtorch is loaded, the GPU's context is made, and time passes. A step is
     /// [`crate::IDLE_STEP`] long.
     Idle,
@@ -30,6 +32,7 @@ impl Task {
         Self::Inference,
         Self::Generation,
         Self::Serving,
+        Self::Allocation,
         Self::Idle,
     ];
 
@@ -40,6 +43,7 @@ impl Task {
             Self::Inference => "inference",
             Self::Generation => "generation",
             Self::Serving => "serving",
+            Self::Allocation => "allocation",
             Self::Idle => "idle",
         }
     }
@@ -118,7 +122,7 @@ models! {
     Llama31With8B: "llama-3.1-8b", text(2048, 131_072), 32;
     /// The shape of Llama-3.2-1B, decoder tied to the embedding.
     Llama32With1B: "llama-3.2-1b", text(2048, 131_072), 16;
-    /// No model, for the task idle.
+    /// No model, for the tasks allocation and idle.
     None: "none", InputKind::Nothing, 0;
 }
 

@@ -3,7 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::run_file::{is_false, is_zero};
+use crate::{
+    Snapshot,
+    run_file::{is_false, is_zero},
+};
 
 /// The variable with the path of the file that a program appends its event lines to. Where it is
 /// not set, nobody asks for any.
@@ -42,6 +45,12 @@ pub struct ProgramRun {
     /// Whether to attribute memory and time of one warm-up step to the model's modules.
     #[serde(default, skip_serializing_if = "is_false")]
     pub attribution: bool,
+    /// When the allocator's history goes to [`crate::SNAPSHOT_FILE`].
+    #[serde(default, skip_serializing_if = "Snapshot::is_never")]
+    pub snapshot: Snapshot,
+    /// Events of it that are kept; 0 where there is none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub snapshot_entries: u32,
     /// Samples of one step of one process, where the program does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_per_step: Option<f64>,

@@ -4,8 +4,9 @@ use std::{fmt, ops::RangeInclusive, str::FromStr, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::{AllocatorBackend, Model, Refusal, Task, VERSION, Variant, text::text_form};
+use crate::{AllocatorBackend, Model, Refusal, Task, Trace, VERSION, Variant, text::text_form};
 
 /// Where the work runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,12 +84,74 @@ pub struct Steps {
     /// Whether to attribute memory and time of one warm-up step to the model's modules.
     #[serde(default, skip_serializing_if = "is_false")]
     pub attribution: bool,
+    /// When the history of libtorch's allocator goes to a file that `torch.cuda._memory_viz` reads;
+    /// never unless said otherwise. A run that records it is not for speed.
+    #[serde(default, skip_serializing_if = "Snapshot::is_never")]
+    pub snapshot: Snapshot,
+    /// The last so many events of the history are kept, 100,000 unless said otherwise.
+    #[serde(default = "usual_entries", skip_serializing_if = "is_usual")]
+    #[schemars(range(min = 1_000, max = 1_000_000))]
+    pub snapshot_entries: u32,
     /// Whether to time forward, backward and optimizer within each step.
     #[serde(default = "yes")]
     pub parts: bool,
     /// Whether to time a large matrix product after measuring, for the utilisation.
     #[serde(default = "yes")]
     pub calibrate: bool,
+}
+
+/// When the history of libtorch's allocator goes to a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Value", into = "Value")]
+#[schemars(with = "Value", extend("enum" = [false, true, "on-out-of-memory"]))]
+pub enum Snapshot {
+    /// It is not recorded.
+    #[default]
+    Never,
+    /// When the measured steps are over, or memory ran out.
+    Always,
+    /// When memory ran out.
+    OnOutOfMemory,
+}
+
+impl Snapshot {
+    /// Whether nothing is recorded.
+    #[must_use]
+    pub fn is_never(&self) -> bool {
+        *self == Self::Never
+    }
+}
+
+impl TryFrom<Value> for Snapshot {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        let mut all = [Self::Never, Self::Always, Self::OnOutOfMemory].into_iter();
+        let found = all.find(|one| Value::from(*one) == value);
+        found.ok_or_else(|| {
+            format!("unknown snapshot {value}; expected false, true or on-out-of-memory")
+        })
+    }
+}
+
+impl From<Snapshot> for Value {
+    fn from(snapshot: Snapshot) -> Self {
+        match snapshot {
+            Snapshot::OnOutOfMemory => "on-out-of-memory".into(),
+            other => (other == Snapshot::Always).into(),
+        }
+    }
+}
+
+const USUAL_ENTRIES: u32 = 100_000;
+
+fn usual_entries() -> u32 {
+    USUAL_ENTRIES
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_usual(entries: &u32) -> bool {
+    *entries == USUAL_ENTRIES
 }
 
 fn yes() -> bool {
@@ -115,6 +178,8 @@ impl Steps {
             measured,
             profiled: 0,
             attribution: false,
+            snapshot: Snapshot::Never,
+            snapshot_entries: USUAL_ENTRIES,
             parts: true,
             calibrate: true,
         }
@@ -138,12 +203,27 @@ impl Steps {
         }
     }
 
+    /// Why the allocator keeps no history there, where it is to.
+    pub fn check_snapshot(&self, device: Device, variant: &Variant) -> Result<(), &'static str> {
+        let is_async = variant.allocator.backend == AllocatorBackend::CudaMallocAsync;
+        if self.snapshot.is_never() {
+            Ok(())
+        } else if !device.is_cuda() {
+            Err("only the allocator of a CUDA GPU keeps a history; use `devices: [cuda]`")
+        } else if is_async {
+            Err("cudaMallocAsync keeps no history; take the native backend")
+        } else {
+            Ok(())
+        }
+    }
+
     /// Each number by its key, with what it may be.
     #[must_use]
-    pub fn bounds(&self) -> [(&'static str, u32, RangeInclusive<u32>); 4] {
+    pub fn bounds(&self) -> [(&'static str, u32, RangeInclusive<u32>); 5] {
         [
             ("measured", self.measured, 1..=1_000_000),
             ("profiled", self.profiled, 0..=100),
+            ("snapshot_entries", self.snapshot_entries, 1_000..=1_000_000),
             ("warmup", self.warmup, 0..=1_000_000),
             ("warmup_seconds", self.warmup_seconds, 0..=3600),
         ]
@@ -170,6 +250,9 @@ pub struct RunFile {
     pub steps: Steps,
     /// Seed of parameters, data and dropout.
     pub seed: u64,
+    /// What the task allocation makes, in place of the axis `allocations`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
     /// Threads for work on the CPU; `None`: as many as the process may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
@@ -238,12 +321,18 @@ impl RunFile {
         let file: Self = serde_json::from_str(text)?;
         crate::check(file.model, file.task, &file.variant, file.device)?;
         file.check_numbers()?;
-        let attributed = file.steps.check_attribution(file.task, &file.variant);
-        let refusal = |reason: &str| Refusal {
-            axis: "steps",
+        let steps = &file.steps;
+        let checked = steps.check_attribution(file.task, &file.variant);
+        let checked = checked.and_then(|()| steps.check_snapshot(file.device, &file.variant));
+        let refusal = |axis, reason: &str| Refusal {
+            axis,
             reason: reason.to_owned(),
         };
-        attributed.map_err(refusal)?;
+        checked.map_err(|reason| refusal("steps", reason))?;
+        if file.trace.is_some() {
+            let traced = crate::check_traced(file.task, &file.variant);
+            traced.map_err(|reason| refusal("trace", reason))?;
+        }
         if let Some(seconds) = file.deadline_seconds {
             let time = Duration::from_secs_f64(seconds);
             crate::check_steps(&file.variant, &file.steps, time)?;
@@ -314,6 +403,7 @@ mod tests {
             device: Device::Cpu,
             steps: Steps::new(1, 2),
             seed: 7,
+            trace: None,
             threads: None,
             gpu_memory_bytes: None,
             allocator_memory_bytes: None,

@@ -54,6 +54,18 @@ pub fn check(model: Model, task: Task, variant: &Variant, device: Device) -> Res
     Ok(())
 }
 
+/// Why a trace says nothing to such a task, or says what an axis says, too.
+pub fn check_traced(task: Task, variant: &Variant) -> Result<(), &'static str> {
+    let drawn = variant.allocation_mib.is_some() || variant.live_mib.is_some();
+    if task != Task::Allocation {
+        Err("a trace is for the task allocation")
+    } else if drawn || variant.allocations.is_some() {
+        Err("a trace says what is allocated; drop allocations, allocation_mib and live_mib")
+    } else {
+        Ok(())
+    }
+}
+
 /// Refuses what a run of so many steps cannot get done within its time.
 pub fn check_steps(variant: &Variant, steps: &Steps, time: Duration) -> Result<(), Refusal> {
     let limit = time.as_secs_f64();
@@ -114,7 +126,7 @@ impl Combination<'_> {
     fn check_work(&self) -> Result<(), String> {
         match (self.model, self.task) {
             (Model::None, task) if task.computes() => Err(format!(
-                "{task} computes a model; name one, or use the task idle"
+                "{task} computes a model; name one, or use the task allocation or idle"
             )),
             (model, task) if model != Model::None && !task.computes() => {
                 Err(format!("{task} computes no model; use the model none"))
@@ -134,7 +146,9 @@ impl Combination<'_> {
         if !self.is_chosen(axis.name) {
             return Ok(());
         }
-        if !self.task.computes() {
+        let is_of_allocation = self.task == Task::Allocation
+            && (axis.is_of_allocator || axis.needs.contains(&Need::Allocation));
+        if !self.task.computes() && !is_of_allocation {
             return Err(format!("{} computes no model; drop it", self.task));
         }
         let model = self.model;
@@ -155,6 +169,9 @@ impl Combination<'_> {
                 Some("the task generation".to_owned())
             }
             Need::Serving if self.task != Task::Serving => Some("the task serving".to_owned()),
+            Need::Allocation if self.task != Task::Allocation => {
+                Some("the task allocation".to_owned())
+            }
             Need::Inference if self.task != Task::Inference => {
                 Some("the task inference".to_owned())
             }

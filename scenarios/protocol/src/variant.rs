@@ -25,6 +25,7 @@ axes! {
     allocator: Allocator {
         label: "{value}",
         needs: &[Need::Cuda],
+        is_of_allocator: true,
         variables: &Allocator::VARIABLES,
         value: |variant, _| variant.allocator.configuration(),
     },
@@ -37,7 +38,7 @@ axes! {
     /// The kernels that compute attention.
     attention: Attention { needs: &[Need::Cuda], rule: attention },
     /// After how many steps the allocator's cached memory goes back to the driver.
-    empty_cache: EmptyCache { needs: &[Need::Cuda, Need::Eager] },
+    empty_cache: EmptyCache { needs: &[Need::Cuda, Need::Eager], is_of_allocator: true },
     /// What autograd notes in forward.
     gradients: Gradients { needs: &[Need::Inference] },
     /// What each step keeps for good, as programs that leak do.
@@ -52,8 +53,9 @@ axes! {
     },
     /// Where compiled kernels are kept.
     kernel_cache: KernelCache { needs: &[Need::Cuda], variables: &[KERNEL_CACHE_VARIABLE] },
-    /// Samples in one micro-batch; the effective batch is this times `accumulation`.
-    batch: Positive { always: true, label: "bs{value}", rule: batch },
+    /// Samples in one micro-batch; the effective batch is this times `accumulation`. Of the task
+    /// allocation the tensors that a step makes.
+    batch: Positive { always: true, label: "bs{value}", is_of_allocator: true, rule: batch },
     /// Tokens in a sequence; the model's usual length unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     sequence_length: Option<Positive> {
@@ -129,6 +131,26 @@ axes! {
     /// The latency objective: milliseconds within which a request is to be answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     slo_ms: Option<Count<600_000>> { label: "slo{value}ms", needs: &[Need::Serving] },
+    /// The tensors that are allocated, `random` unless said otherwise or the scenario has a `trace`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allocations: Option<Allocations> { label: "{value}", needs: &[Need::Allocation] },
+    /// Sizes of random tensors in MiB, 1-400 unless said otherwise: the logarithm is uniform, and
+    /// what it gives varies by ± 30 %.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "LengthRange")]
+    allocation_mib: Option<LengthRange> {
+        label: "{value}MiB",
+        needs: &[Need::Allocation],
+        rule: |asked| refuse_if(
+            asked.variant.allocations == Some(Allocations::Alternating)
+                && asked.variant.allocation_mib.is_some(),
+            || "alternating tensors have two sizes; drop allocation_mib".to_owned(),
+        ),
+    },
+    /// Most MiB of tensors that are there at once, 1024 unless said otherwise: others go before one
+    /// that would pass it is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    live_mib: Option<Count<16_777_216>> { label: "live{value}MiB", needs: &[Need::Allocation] },
 }
 
 /// What a run with `deterministic` needs in its environment on a GPU, with its value: cuBLAS
@@ -245,6 +267,11 @@ fn retain(asked: &Combination<'_>) -> Result<(), String> {
 /// The last stage of a `ResNet`, the one family whose images may have other sizes, is 32 times
 /// smaller than the image.
 fn batch(asked: &Combination<'_>) -> Result<(), String> {
+    let few = asked.task == Task::Allocation && asked.variant.batch.get() < 100;
+    refuse_if(few, || {
+        "a step of allocation makes at least 100 tensors, for fewer take no time; use 100"
+            .to_owned()
+    })?;
     let InputKind::Images {
         size,
         resizable: true,
@@ -595,6 +622,17 @@ pub enum Attention {
     Cudnn,
     /// Matrix products and a softmax.
     Math,
+}
+
+/// The tensors that the task allocation makes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Allocations {
+    /// Of random sizes; those that go are any of them.
+    #[default]
+    Random,
+    /// 10000² and 5000² floats in turn; the oldest goes first.
+    Alternating,
 }
 
 /// Where the CUDA driver keeps the kernels that it compiles for the GPU. cuDNN's trials have it

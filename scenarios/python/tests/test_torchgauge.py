@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,11 @@ class Run:
                 timeout=300,
             )
             self.status, self.printed, self.said = ended.returncode, ended.stdout, ended.stderr
+            snapshot = os.path.join(folder, "snapshot.pickle")
+            self.snapshot = None
+            if os.path.exists(snapshot):
+                with open(snapshot) as file:
+                    self.snapshot = file.read()
             with open(events) as file:
                 self.lines = [json.loads(line) for line in file if line.endswith("\n")]
 
@@ -313,6 +319,30 @@ class Hook(unittest.TestCase):
         shortage = last["shortage"] if "shortage" in last else {}
         self.assertEqual(shortage.get("requested_bytes"), 3 << 29)
 
+    def test_allocations_are_recorded_where_that_is_asked_for(self):
+        loop = LOOP.replace("Parameter()", "Parameter('cuda', 0)")
+        out = loop + "        if i == 3: torch.run_out()\n"
+        on_out = "on-out-of-memory"
+        gpu = {"FAKE_CUDA": "1"}
+        for program, asked, variables, expect in [
+            (loop, False, gpu, None),
+            # The measured steps end with the fifth.
+            (loop, True, gpu, "5;"),
+            (loop, on_out, gpu, None),
+            (out, on_out, gpu, "4;"),
+            (out, True, gpu, "4;"),
+            (loop, True, {}, None),
+            ("import torch; torch.work()", True, gpu, "1;"),
+        ]:
+            run = Run(program, {"snapshot": asked, "snapshot_entries": 5000}, variables=variables)
+            self.assertEqual(run.snapshot, expect, (asked, variables, run.said))
+        words = loop + "    print(torch.log[0])"
+        run = Run(words, {"snapshot": True, "snapshot_entries": 5000}, variables=gpu)
+        self.assertIn("{'max_entries': 5000, 'stacks': 'python'}", run.printed)
+        run = Run(loop, {"snapshot": True}, variables={**gpu, "FAKE_NO_SNAPSHOT": "1"})
+        self.assertEqual((run.status, run.snapshot, len(run.steps())), (0, None, 3))
+        self.assertIn("no snapshot: RuntimeError: no room", run.said)
+
     def test_a_process_that_another_one_started_does_not_fail_in_its_name(self):
         program = """
             import subprocess, sys
@@ -362,6 +392,20 @@ class Hook(unittest.TestCase):
         program = "import sys\nsys.path.insert(0, {!r})\n".format(FAKE) + textwrap.dedent(LOOP)
         run = Run(program, {}, python=["-I"])
         self.assertEqual((run.status, run.lines), (0, []))
+
+
+class Traces(unittest.TestCase):
+    def test_a_snapshot_becomes_a_trace(self):
+        moves = [("free_completed", 9, 5), ("alloc", 1, 7), ("segment_alloc", 1, 8), ("alloc", 9, 6)]
+        moves += [("free_requested", 1, 7), ("free_completed", 1, 7), ("alloc", 1, 3)]
+        trace = [{"action": action, "addr": at, "size": size} for action, at, size in moves]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "snapshot.pickle")
+            with open(path, "wb") as file:
+                pickle.dump({"segments": [], "device_traces": [trace]}, file)
+            command = [sys.executable, os.path.join(ROOT, "trace.py"), path]
+            told = subprocess.run(command, stdout=subprocess.PIPE, universal_newlines=True, check=True)
+        self.assertEqual(told.stdout.split("\n"), ["+1 5", "-1", "+2 7", "+3 6", "-2", "+4 3", ""])
 
 
 class Kernels(unittest.TestCase):

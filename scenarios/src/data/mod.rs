@@ -10,6 +10,7 @@
 //! which a validity check can ask for. Where lengths vary, a step takes the beginning of each
 //! sequence.
 
+mod allocations;
 mod arrivals;
 mod lengths;
 mod random;
@@ -20,7 +21,7 @@ use protocol::{LengthRange, MemoryFormat, Model, Variant};
 use tch::{Device, Tensor};
 
 use self::random::{Purpose, Stream};
-pub use self::{arrivals::ArrivalTimes, lengths::Lengths};
+pub use self::{allocations::Tensors, arrivals::ArrivalTimes, lengths::Lengths};
 use crate::{
     Error,
     models::{IGNORED_LABEL, Vocabulary, input_size, vocabulary},

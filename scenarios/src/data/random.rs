@@ -21,6 +21,7 @@ pub(super) enum Purpose {
     MeasuredLength = 6,
     WarmupArrivals = 7,
     MeasuredArrivals = 8,
+    Allocations = 9,
 }
 
 /// The random numbers of one sample for one purpose.

@@ -1,5 +1,6 @@
 //! One run: phases, events, summary.
 
+mod allocation;
 mod attribution;
 pub mod generation;
 mod idle;
@@ -15,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use libtorch::allocator;
+use libtorch::{allocator, memory};
 use protocol::{Event, Moment, Phase, RunFile, Started, Task};
 
 use self::phases::Run;
@@ -126,10 +127,14 @@ fn attempt<W: Write>(
     if file.device.is_cuda() {
         results.write(&Event::Memory(meter.point(Moment::Context, None)?))?;
     }
+    if !file.steps.snapshot.is_never() {
+        memory::record_history(file.steps.snapshot_entries)?;
+    }
     libtorch::seed(file.seed)?;
     let run = Run::new(&file, results, meter, budget);
     match file.task {
         Task::Idle => run.idle(),
+        Task::Allocation => run.allocate(),
         Task::Generation => run.generate(make_batch),
         Task::Serving => run.serve(make_batch),
         Task::Training | Task::Inference => run.all(make_batch),

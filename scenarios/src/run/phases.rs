@@ -4,7 +4,7 @@ use std::{io::Write, time::Instant};
 
 use libtorch::cuda;
 use protocol::{
-    Event, Execution, InputKind, Moment, Phase, Precision, RunFile, Step, Task, Values,
+    Event, Execution, InputKind, Moment, Phase, Precision, RunFile, Snapshot, Step, Task, Values,
 };
 
 use super::{
@@ -211,6 +211,9 @@ impl<'a, W: Write> Run<'a, W> {
         let measured_seconds = began.elapsed().as_secs_f64();
         let run_cpu_seconds = host::cpu_seconds();
         let memory = self.meter.read()?;
+        if file.steps.snapshot == Snapshot::Always {
+            libtorch::memory::keep_snapshot()?;
+        }
         self.results.end()?;
         if let Some(budget) = &self.budget {
             budget.check(self.meter)?;

@@ -620,7 +620,7 @@ fn idling_takes_memory_and_time_and_nothing_else() {
     let output = folder.run();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
-    assert!(stderr.contains("idle for 2."), "{stderr}");
+    assert!(stderr.contains("measured for 2."), "{stderr}");
     let (mut phases, mut steps) = (Vec::new(), Vec::new());
     for event in folder.events() {
         match event {

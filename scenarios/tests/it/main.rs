@@ -1,5 +1,6 @@
 //! The workload as its users see it: architectures, data, steps, and the binary.
 
+mod allocation;
 mod architectures;
 mod attribution;
 mod binary;

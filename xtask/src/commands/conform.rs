@@ -17,7 +17,7 @@ use bench_suite::{
 };
 use clap::Args;
 use metrics::Metric;
-use protocol::{EVENTS_VARIABLE, ProgramRun, RUN_VARIABLE, Source, Until, VERSION};
+use protocol::{EVENTS_VARIABLE, ProgramRun, RUN_VARIABLE, Snapshot, Source, Until, VERSION};
 use record::command_line;
 use reports::format::{Quantity, plural, seconds, times};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -156,6 +156,8 @@ fn start(args: &ConformArgs, folder: &Path, events: &Path, log: &Path) -> Result
         measured: args.steps(),
         profiled: args.reports.profiled_steps.unwrap_or(0),
         attribution: false,
+        snapshot: Snapshot::Never,
+        snapshot_entries: 0,
         samples_per_step: args.samples_per_step.map(f64::from),
         until: if args.reports.until_exit {
             Until::Exit

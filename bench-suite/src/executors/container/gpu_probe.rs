@@ -123,6 +123,7 @@ async fn attempt(
                 ..Steps::new(0, 1)
             },
             seed: 1,
+            trace: None,
             threads: None,
             gpu_memory_bytes: None,
             allocator_memory_bytes: None,

@@ -94,6 +94,8 @@ impl From<engine::Error> for ExecutorError {
 /// Where a container finds what it is to do, and writes what it did.
 const RUN_FILE: &str = "/run/torchgauge/run.json";
 const RESULTS_FILE: &str = "/run/torchgauge/events.ndjson";
+/// Beside it, as [`protocol::SNAPSHOT_FILE`].
+const SNAPSHOT_FILE: &str = "/run/torchgauge/snapshot.pickle";
 /// Where a container finds the compiled kernels of the runs before it.
 const KERNEL_CACHE_FOLDER: &str = "/run/torchgauge/kernel-cache";
 /// An engine that was stopped is waited for this long; one that is started anew takes seconds.

@@ -11,8 +11,8 @@ use engine::{ContainerSpec, Mount, Owner, Ulimit};
 use record::{Reason, Stage};
 
 use super::{
-    Container, ContainerImage, HOME, KERNEL_CACHE_FOLDER, RESULTS_FILE, RUN_FILE, end::not_started,
-    program,
+    Container, ContainerImage, HOME, KERNEL_CACHE_FOLDER, RESULTS_FILE, RUN_FILE, SNAPSHOT_FILE,
+    end::not_started, program,
 };
 use crate::{
     executors::{
@@ -58,6 +58,8 @@ impl Container {
             mount(order.run_file(), RUN_FILE, true),
             mount(order.results_file(), RESULTS_FILE, false),
         ];
+        let snapshot = order.snapshot_file();
+        mounts.extend(snapshot.map(|file| mount(file, SNAPSHOT_FILE, false)));
         let kernel_cache = order.shared_kernel_cache();
         mounts.extend(kernel_cache.map(|cache| mount(cache, KERNEL_CACHE_FOLDER, false)));
         let devices: BTreeSet<_> = order.places.iter().map(|place| place.device).collect();
@@ -128,6 +130,9 @@ fn write_files(order: &Order) -> io::Result<()> {
     order.write_files()?;
     allow(&order.run_file(), 0o644)?;
     allow(&order.results_file(), 0o666)?;
+    if let Some(snapshot) = order.snapshot_file() {
+        allow(&snapshot, 0o666)?;
+    }
     if let Some(cache) = order.shared_kernel_cache() {
         fs::create_dir_all(&cache)?;
         allow(&cache, 0o777)?;

@@ -137,8 +137,8 @@ fn metrics(order: &Order, speed: f64, sound: bool) -> Vec<Event> {
         });
         let name = match task {
             Task::Serving => "latency_seconds",
-            _ if computes => "step_seconds",
-            _ => "idle_seconds",
+            Task::Idle => "idle_seconds",
+            _ => "step_seconds",
         };
         Event::Step(Step {
             index,

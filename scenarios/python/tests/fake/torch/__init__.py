@@ -128,7 +128,29 @@ def _module(**content):
 
 
 _has_gpu = bool(os.environ.get("FAKE_CUDA"))
+_C = types.SimpleNamespace(_cuda_attachOutOfMemoryObserver=lambda call: _observers.append(call))
+_observers = []
+
+
+def run_out():
+    for call in _observers:
+        call(0, 1, 2, 3)
+    raise OutOfMemoryError("Tried to allocate 1.50 GiB.")
+
+
+def _dump(path):
+    if os.environ.get("FAKE_NO_SNAPSHOT"):
+        raise RuntimeError("no room")
+    with open(path, "a") as file:
+        file.write("{};".format(log.count("work")))
+
+
 cuda = _module(
+    _lazy_call=lambda call: _has_gpu and call(),
+    memory=_module(
+        _record_memory_history=lambda **named: log.append(named),
+        _dump_snapshot=_dump,
+    ),
     Event=_Event,
     OutOfMemoryError=OutOfMemoryError,
     amp=_module(GradScaler=GradScaler),
