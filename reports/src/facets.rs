@@ -65,7 +65,6 @@ fn workload(cell: &CellSummary) -> (&'static str, String) {
     }
 }
 
-/// What a row of one verdict on a cell is about.
 pub(crate) fn verdict(cell: &CellVerdicts, outcome: &str) -> About {
     let name = record::cell_name(&cell.scenario, &cell.variant);
     judged(&name, &cell.scenario, outcome)
@@ -83,7 +82,6 @@ pub(crate) fn judged(cell: &str, scenario: &str, outcome: &str) -> About {
     }
 }
 
-/// What a row of a claim is about.
 pub(crate) fn claim(outcome: &str) -> About {
     About {
         facts: vec![("claim", outcome.to_owned())],
@@ -91,7 +89,6 @@ pub(crate) fn claim(outcome: &str) -> About {
     }
 }
 
-/// What a row of a failed run is about.
 pub(crate) fn failure(failure: &Failure) -> About {
     About {
         cell: failure.cell.clone(),

@@ -251,7 +251,10 @@ fn losses(run: &Record) -> Option<Steps> {
 
 /// Of the gradients of the first warm-up steps: only a deterministic run has some.
 fn digests(run: &Record) -> Option<Steps> {
-    let of = |step: usize| run.values.get(&format!("warmup_step_{step}_gradient_digest"));
+    let of = |step: usize| {
+        run.values
+            .get(&format!("warmup_step_{step}_gradient_digest"))
+    };
     Some((1..).map_while(of).copied().map(Some).collect())
 }
 

@@ -13,7 +13,6 @@ use crate::words::format::{self, plural};
 const FEW: usize = 3;
 /// A coefficient of variation above this is worth a word.
 const NOISY: f64 = 0.03;
-/// At most so many cells are named.
 const NAMED: usize = 3;
 
 pub(super) fn of(view: &View, sources: &[Source]) -> Vec<String> {

@@ -36,7 +36,6 @@ pub(super) const PLOT: Plot = Plot {
 
 const HEIGHT: f64 = 170.0;
 const MOST: usize = 160;
-/// Runs that ran out of memory, of one scenario.
 const FAILED: usize = 2;
 const SCENARIOS: usize = 24;
 /// The GPU's size or a limit is drawn up to so many times the peak.

@@ -11,14 +11,12 @@ use crate::{
     document::Block,
     fit,
     model::{Headline, View, headline},
-    plots::{card, forest},
+    plots::{self, forest},
     session::sections,
     words::{comparison::arrow, format},
 };
 
-/// Sentences of an answer on a card.
 const MOST_ANSWERS: usize = 3;
-/// Characters of one.
 const LONGEST: usize = 200;
 
 #[derive(Debug, Default)]
@@ -114,10 +112,11 @@ pub(super) fn of_session(view: &View) -> Drawn {
         session: session.map(|session| session.session.clone()),
         ..Card::default()
     };
-    Drawn::new(
-        card,
-        forest::gravest_of(view, forest::ON_A_CARD).or_else(|| card::chart(view)),
-    )
+    // Where nothing was judged, what the page draws first.
+    let mut plots = plots::in_order(view).into_iter();
+    let chart = forest::gravest_of(view, forest::ON_A_CARD)
+        .or_else(|| plots.find_map(|plot| (plot.draw)(view).1.into_iter().next()));
+    Drawn::new(card, chart)
 }
 
 pub(super) fn of_comparison(verdicts: &Verdicts) -> Drawn {

@@ -2,8 +2,8 @@
 
 use reports::{comparison, text::Style};
 use verdict::{
-    FailOn, Gradients, Inside, KernelChange, KernelChanged, KernelChanges, KernelCost, Losses, LossesDiffer,
-    Verdicts,
+    FailOn, Gradients, Inside, KernelChange, KernelChanged, KernelChanges, KernelCost, Losses,
+    LossesDiffer, Verdicts,
 };
 
 use crate::comparison::{html, verdicts};
@@ -116,10 +116,7 @@ fn kernels_that_changed_stand_where_all_is_asked_for() {
 #[test]
 fn losses_and_gradients_that_differ_come_first() {
     let whole = text(&changed(), true);
-    assert!(
-        whole.contains("differ from warm-up step 2 on"),
-        "{whole}"
-    );
+    assert!(whole.contains("differ from warm-up step 2 on"), "{whole}");
     let equal = whole
         .find("equal to the bit in all 20 steps")
         .expect(&whole);

@@ -3,7 +3,8 @@
 use protocol::Kernel;
 use record::{Outcome, Reason, Record, Stage};
 use verdict::{
-    CellVerdicts, Gradients, Inside, KernelChanged, KernelCost, LossesDiffer, Options, Side, compare,
+    CellVerdicts, Gradients, Inside, KernelChanged, KernelCost, LossesDiffer, Options, Side,
+    compare,
 };
 
 use crate::support::{records, runs, session};
