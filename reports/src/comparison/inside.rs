@@ -1,8 +1,8 @@
 //! What changed inside the steps: kernels, losses and gradients, largest first. It describes and fails no gate.
 
 use verdict::{
-    CellVerdicts, Inside, KERNEL_FLOOR, KernelChange, KernelChanged, KernelChanges, KernelCost,
-    Losses, Verdicts,
+    CellVerdicts, KERNEL_FLOOR, KernelChange, KernelChanged, KernelChanges, KernelCost, Losses,
+    Verdicts,
 };
 
 use crate::{
@@ -94,26 +94,34 @@ fn columns(weight: f64, all: &KernelChanges, one: &KernelChange) -> TableRow {
 
 /// Losses and gradients, those that differ first.
 fn training(verdicts: &Verdicts) -> Vec<Block> {
-    let all = verdicts.cells.iter().filter_map(|cell| {
-        let Inside {
-            losses, gradients, ..
-        } = cell.inside.as_ref()?;
-        (losses.is_some() || gradients.is_some()).then_some((cell, losses, gradients))
+    let all = verdicts.cells.iter().flat_map(|cell| {
+        let (inside, name) = (cell.inside.iter(), cell_name(cell));
+        let told = inside.flat_map(|inside| {
+            let gradients = inside.gradients.map(|one| match one.differ {
+                None => (false, "gradients", equal(one.steps, "warm-up step")),
+                Some(step) => {
+                    let step = step + 1;
+                    (
+                        true,
+                        "gradients",
+                        format!("differ from warm-up step {step} on"),
+                    )
+                }
+            });
+            let losses = inside.losses.as_ref();
+            let losses = losses.map(|one| (one.differ.is_some(), "losses", told(one)));
+            gradients.into_iter().chain(losses)
+        });
+        told.map(move |told| (name.clone(), told))
+            .collect::<Vec<_>>()
     });
     let mut all: Vec<_> = all.collect();
-    all.sort_by_key(|(_, losses, gradients)| {
-        let differ = losses.as_ref().is_some_and(|one| one.differ.is_some());
-        !differ && gradients.is_none_or(|one| one.differ.is_none())
-    });
-    let rows = all.into_iter().map(|(cell, losses, gradients)| {
-        let gradients = gradients.map(|one| match one.differ {
-            None => equal(one.steps, "warm-up step"),
-            Some(step) => format!("differ from warm-up step {} on", step + 1),
-        });
+    all.sort_by_key(|(_, (differ, ..))| !differ);
+    let rows = all.into_iter().map(|(name, (_, what, told))| {
         vec![
-            Kind::Name.cell("cell", cell_name(cell)),
-            Kind::Message.cell("gradients", known(gradients)),
-            Kind::Message.cell("losses", known(losses.as_ref().map(told))),
+            Kind::Name.cell("cell", name),
+            Kind::Word.cell("of", what),
+            Kind::Message.cell("base and head", told),
         ]
     });
     listed(
