@@ -34,7 +34,6 @@ pub(super) fn of(view: &View) -> Vec<String> {
     let told = |group: &&Group| !is_compared && !group.workload.is_idle();
     sentences.extend(groups.filter(told).filter_map(|group| best(view, group)));
     sentences.extend(noise(view));
-    sentences.extend(harness(view));
     sentences
 }
 
@@ -189,16 +188,5 @@ fn noise(view: &View) -> Option<String> {
     };
     Some(format!(
         "From run to run, throughput varied by {varied} (coefficient of variation)."
-    ))
-}
-
-fn harness(view: &View) -> Option<String> {
-    let cells = view.report.cells.iter();
-    let caused = cells.filter_map(|cell| Some(cell.time.as_ref()?.harness_caused?.median));
-    let middle = median(caused.collect::<Vec<_>>())?;
-    Some(format!(
-        "A run takes {} besides CUDA start, model build, warm-up, measured steps and calibration \
-         (median of the cells).",
-        format::seconds(middle)
     ))
 }
