@@ -72,26 +72,25 @@ pub(crate) fn verdict(cell: &CellVerdicts, outcome: &str) -> About {
 
 /// What a row about a cell of this scenario that came to a verdict is about.
 pub(crate) fn judged(cell: &str, scenario: &str, outcome: &str) -> About {
-    About {
-        cell: cell.to_owned(),
-        facts: vec![
-            ("scenario", format::clean(scenario)),
-            ("verdict", outcome.to_owned()),
-        ],
-        ..About::default()
-    }
+    let scenario = format::clean(scenario);
+    of(
+        cell,
+        vec![("scenario", scenario), ("verdict", outcome.to_owned())],
+    )
 }
 
 pub(crate) fn claim(outcome: &str) -> About {
-    About {
-        facts: vec![("claim", outcome.to_owned())],
-        ..About::default()
-    }
+    of("", vec![("claim", outcome.to_owned())])
 }
 
 pub(crate) fn failure(failure: &Failure) -> About {
+    of(&failure.cell, Vec::new())
+}
+
+fn of(cell: &str, facts: Vec<(&'static str, String)>) -> About {
     About {
-        cell: failure.cell.clone(),
+        cell: cell.to_owned(),
+        facts,
         ..About::default()
     }
 }

@@ -57,8 +57,7 @@ fn chart(past: &[Past]) -> Option<Chart> {
 
 pub(crate) fn card(past: &[Past]) -> Option<Chart> {
     let all = past::in_order(past);
-    let shown = &all[..all.len().min(ON_A_CARD)];
-    (!shown.is_empty()).then(|| panels(shown))
+    (!all.is_empty()).then(|| panels(&all[..all.len().min(ON_A_CARD)]))
 }
 
 fn panels(past: &[&Past]) -> Chart {

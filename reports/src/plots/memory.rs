@@ -41,7 +41,7 @@ const STACKED: Stacked = Stacked {
     quantity: Quantity::Bytes,
     axis: "Peak memory",
     mark: Some(("whole run", whole_run)),
-    limits,
+    limits: Some(limits),
 };
 
 /// The size of the GPU, and what of it the runs of a scenario may take. The allocator's limit counts

@@ -1,6 +1,7 @@
 //! The pictures. A new one is a file here with a `PLOT`, its `mod` line and its place in [`ALL`].
 
 pub(crate) mod batches;
+pub(crate) mod card;
 pub(crate) mod forest;
 mod gpu;
 pub(crate) mod history;

@@ -57,7 +57,7 @@ pub(super) struct Stacked {
     pub(super) axis: &'static str,
     /// The legend's word for what is marked beside a bar, and how it is found.
     pub(super) mark: Option<(&'static str, FindMark)>,
-    pub(super) limits: fn(&View, &Group) -> Vec<Limit>,
+    pub(super) limits: Option<fn(&View, &Group) -> Vec<Limit>>,
 }
 
 /// What bars, or parts of them, must not exceed.
@@ -66,10 +66,6 @@ pub(super) struct Limit {
     pub(super) value: f64,
     /// What of a cell's bar it does not count: a bar reaches its limit there and that far on.
     pub(super) beside: Option<fn(&CellSummary) -> Option<f64>>,
-}
-
-pub(super) fn no_limits(_: &View, _: &Group) -> Vec<Limit> {
-    Vec::new()
 }
 
 type FindMark = fn(&CellSummary) -> Option<Mark>;
@@ -124,7 +120,7 @@ impl Stacked {
         let broken_from = judge::median(known())? * BROKEN;
         let longest = known().filter(|total| *total <= broken_from);
         let longest = longest.fold(0.0, f64::max);
-        let limits = (self.limits)(view, group);
+        let limits = self.limits.map(|of| of(view, group)).unwrap_or_default();
         let is_near = |limit: &&Limit| limit.value <= LIMIT_WIDENS * longest;
         let near: Vec<&Limit> = limits.iter().filter(is_near).collect();
         let marks = cells().filter_map(|cell| Some(self.marked(cell)?.value));

@@ -16,8 +16,8 @@ pub(super) const PLOT: Plot = Plot {
     title: "Step times over the run",
     about: "One line for each successful run, from its first measured step to its last. A slope \
             means warm-up that was too short or clocks that fall; a comb means something periodic. \
-            Each picture has its own scale, logarithmic where one step took many times the others; \
-            two strokes across the axis mark one that does not begin at 0.",
+            Each picture has its own scale, logarithmic where steps lie very far apart; two strokes \
+            across the axis mark one that does not begin at 0.",
     answers: &["step_median_seconds", "step_p99_seconds"],
     is_detail: true,
     draw,

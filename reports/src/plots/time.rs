@@ -6,7 +6,7 @@ use super::{
     plot::Plot,
     stacked::{
         Length::{Median, Of, Time},
-        Part, Stacked, no_limits, part,
+        Part, Stacked, part,
     },
 };
 use crate::words::format::Quantity;
@@ -59,7 +59,7 @@ fn bars(parts: &'static [Part], axis: &'static str) -> Stacked {
         quantity: Quantity::Seconds,
         axis,
         mark: None,
-        limits: no_limits,
+        limits: None,
     }
 }
 

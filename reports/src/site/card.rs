@@ -11,7 +11,7 @@ use crate::{
     document::Block,
     fit,
     model::{Headline, View, headline},
-    plots::{self, forest},
+    plots::{card, forest},
     session::sections,
     words::{comparison::arrow, format},
 };
@@ -57,6 +57,8 @@ impl Drawn {
                 _ => {}
             }
         }
+        let is_empty = |one: &Block| matches!(one, Block::Counts(counts) if counts.is_empty());
+        card.told.retain(|one| !is_empty(one));
         let alt = chart.as_ref().map(Chart::description);
         let alt = alt.map_or_else(String::new, |alt| format::shortened(&alt, LONGEST));
         let picture = chart.map(|chart| chart.draw(true).standalone(&card.title, &alt));
@@ -112,11 +114,10 @@ pub(super) fn of_session(view: &View) -> Drawn {
         session: session.map(|session| session.session.clone()),
         ..Card::default()
     };
-    // Where nothing was judged, what the page draws first.
-    let mut plots = plots::in_order(view).into_iter();
-    let chart = forest::gravest_of(view, forest::ON_A_CARD)
-        .or_else(|| plots.find_map(|plot| (plot.draw)(view).1.into_iter().next()));
-    Drawn::new(card, chart)
+    Drawn::new(
+        card,
+        forest::gravest_of(view, forest::ON_A_CARD).or_else(|| card::chart(view)),
+    )
 }
 
 pub(super) fn of_comparison(verdicts: &Verdicts) -> Drawn {

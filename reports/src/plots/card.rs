@@ -1,0 +1,59 @@
+//! A small picture of a session in which nothing was judged: one metric's median in each cell.
+
+use judge::compare::Direction;
+use metrics::{Metric, catalogue};
+
+use crate::{
+    charts::{Axis, Chart, Entry, Row, Scaled, Track},
+    model::View,
+    svg::ink::Ink,
+    words::format::Quantity,
+};
+
+/// Bars of one picture.
+const MOST: usize = 6;
+
+/// `None` where nothing was measured and nothing failed.
+pub(crate) fn chart(view: &View) -> Option<Chart> {
+    let metric = metric(view)?;
+    let quantity = Quantity::from(metric.unit);
+    let shown = 0..view.report.cells.len().min(MOST);
+    let value = |cell: usize| view.median(cell, metric);
+    let entries = shown.clone().map(|cell| {
+        Entry::new(
+            view.name_of(cell),
+            value(cell).map_or_else(|| view.why_nothing(cell), |value| quantity.write(value)),
+        )
+    });
+    let entries: Vec<Entry> = entries.collect();
+    let rows = shown.clone().map(|cell| {
+        let track = |value| Track {
+            parts: vec![(Ink::Series(0), value)],
+            ..Track::default()
+        };
+        let ink = value(cell).map_or(Ink::Danger, |_| Ink::Label);
+        let tracks = value(cell).map(track).into_iter().collect();
+        Row::only(entries[cell].name.clone(), cell, ink, tracks)
+    });
+    let better = match metric.direction {
+        Direction::HigherIsBetter => "more is better",
+        Direction::LowerIsBetter => "less is better",
+    };
+    let title = format!("Median {}, {better}", metric.label);
+    let values: Vec<f64> = shown.filter_map(value).collect();
+    let scale = Scaled::of(Axis::from_zero(&title, quantity, &values), 1.0);
+    let rows = rows.collect();
+    Some(Chart::rows(entries, vec![scale], rows))
+}
+
+/// The first metric that the suite asks for and some cell has, else throughput or memory.
+fn metric(view: &View) -> Option<&'static Metric> {
+    let usual = [
+        &catalogue::THROUGHPUT,
+        &catalogue::PEAK_ALLOCATED,
+        &catalogue::RUN_HOST_PEAK_RESIDENT,
+    ];
+    let mut known = view.asked().into_iter().chain(usual);
+    let first = (!view.report.cells.is_empty()).then_some(&catalogue::THROUGHPUT);
+    known.find(|metric| view.has(metric)).or(first)
+}
