@@ -7,7 +7,6 @@ use record::SessionFolder;
 use reports::Source;
 
 #[path = "../tests/it/support/mod.rs"]
-#[expect(unused_imports, reason = "tests use more")]
 mod support;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -58,5 +57,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         reports::write(&folders, Vec::new(), &home)?;
     }
+    reports::fit::write(&support::fit(), &out.join("fit"))?;
     Ok(())
 }

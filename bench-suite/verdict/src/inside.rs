@@ -234,7 +234,7 @@ impl Gradients {
     fn of(base: &Runs<'_>, head: &Runs<'_>) -> Option<Self> {
         let [base, head] = [base, head].map(|side| repeated(side, digests));
         let pairs: Vec<_> = base?.into_iter().zip(head?).collect();
-        (!pairs.is_empty()).then(|| Self {
+        Some(Self {
             steps: pairs.len(),
             differ: first_difference(&pairs),
         })
@@ -255,7 +255,8 @@ fn digests(run: &Record) -> Option<Steps> {
         run.values
             .get(&format!("warmup_step_{step}_gradient_digest"))
     };
-    Some((1..).map_while(of).copied().map(Some).collect())
+    let found: Steps = (1..).map_while(of).copied().map(Some).collect();
+    (!found.is_empty()).then_some(found)
 }
 
 fn bits(number: Option<f64>) -> Option<u64> {
