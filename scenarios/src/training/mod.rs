@@ -189,7 +189,7 @@ impl Work {
             digest = digest.wrapping_mul(31).wrapping_add(i64::try_from(&sum)?);
         }
         let is_training = self.training.is_some();
-        Ok(is_training.then(|| (digest & ((1 << 52) - 1)) as f64))
+        Ok(is_training.then_some((digest & ((1 << 52) - 1)) as f64))
     }
 
     /// Bytes of the optimizer's state, once a step has made it.
