@@ -36,17 +36,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("empty", vec![support::empty()]),
         ("two-sessions", vec![support::Fake::gpu(), later]),
     ];
-    for (name, fakes) in sessions {
+    let sources = |fakes: Vec<support::Fake>| fakes.iter().map(support::Fake::source).collect();
+    let sessions = sessions.map(|(name, fakes)| (name, sources(fakes)));
+    let swept: (_, Vec<Source>) = ("swept", vec![support::swept()]);
+    for (name, sources) in sessions.into_iter().chain([swept]) {
         let home = out.join(name);
         let mut folders = Vec::new();
-        for (fake, number) in fakes.iter().zip(0..) {
+        for (source, number) in sources.iter().zip(0..) {
             let folder = SessionFolder::at(home.join(format!("session-{number}")));
-            let Source { session, records } = fake.source();
+            let Source { session, records } = source;
             if folder.path().exists() {
                 fs::remove_dir_all(folder.path())?;
             }
             folder.create()?;
-            folder.write_session(&session)?;
+            folder.write_session(session)?;
             for record in &records.records {
                 folder.append(record)?;
             }
@@ -54,5 +57,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         reports::write(&folders, Vec::new(), &home)?;
     }
+    reports::fit::write(&support::fit(), &out.join("fit"))?;
     Ok(())
 }

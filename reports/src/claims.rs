@@ -23,6 +23,7 @@ use crate::{
         claims::{alike, claimed, measured, not_measured, tally},
         comparison::spelled,
         format::{UNKNOWN, plural},
+        lists::unique,
         metric,
     },
     write::{ReportError, write_files},
@@ -109,7 +110,6 @@ fn outcome(found: &ClaimFound) -> String {
     }
 }
 
-/// The metric that a claim is about, and who claims it.
 fn note(claim: &Claim) -> String {
     format!("{}; {}", metric::label(&claim.metric), claim.source)
 }
@@ -194,12 +194,7 @@ fn rows(found: &ClaimFound) -> Vec<Vec<Cell>> {
 /// What these pairs are called, each name once.
 fn named(pairs: &[&ClaimPair], name: impl Fn(&ClaimPair) -> String) -> String {
     const MOST: usize = 2;
-    let mut names: Vec<String> = Vec::new();
-    for name in pairs.iter().map(|pair| name(pair)) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+    let names = unique(pairs.iter().map(|pair| name(pair)));
     match names.len() {
         ..=MOST => names.join("; "),
         more => format!("{} and {} more", names[0], more - 1),

@@ -8,10 +8,8 @@ use crate::{
     model::{Counts, GateOutcome, Headline, Report, effects},
 };
 
-/// How many there are of a kind, and the kind.
 type Count = (usize, &'static str, Mark);
 
-/// How many verdicts there are of each kind.
 fn of_changes(counts: &Counts, is_choice: bool) -> [Count; 4] {
     let (bad, good) = if is_choice {
         ("worse", "better")
@@ -47,7 +45,6 @@ pub(crate) fn of_claims(claims: &[&ClaimFound]) -> Vec<Count> {
     counts.collect()
 }
 
-/// Whether the gate passes, and why.
 pub(crate) fn gate(gate: &GateOutcome) -> Block {
     let (mark, words) = match gate {
         _ if gate.is_empty => (Mark::Unknown, "Gate: nothing judged"),

@@ -13,7 +13,6 @@ pub(crate) enum Block {
     Heading(String),
     Subheading(String),
     Text(String),
-    /// How many there are of each kind.
     Counts(Vec<(usize, &'static str, Mark)>),
     /// What stands out, as a sentence.
     Verdict(Mark, String),
@@ -94,13 +93,11 @@ impl Section {
     }
 }
 
-/// Charts of one kind.
 #[derive(Debug)]
 pub(crate) struct Picture {
     /// What the names of its drawings begin with.
     pub(crate) id: String,
     pub(crate) title: &'static str,
-    /// What colours and shapes mean.
     pub(crate) legend: Vec<Key>,
     pub(crate) charts: Vec<Chart>,
     /// Whether charts show what is under the pointer.
@@ -126,7 +123,6 @@ impl Picture {
     }
 }
 
-/// A name and what it is.
 pub(crate) type Fact = (&'static str, String);
 
 #[derive(Debug)]
@@ -193,7 +189,6 @@ impl Table {
     }
 }
 
-/// Rows that belong together.
 #[derive(Debug, Default)]
 pub(crate) struct Body {
     pub(crate) title: Option<Cell>,

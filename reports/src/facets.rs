@@ -65,7 +65,6 @@ fn workload(cell: &CellSummary) -> (&'static str, String) {
     }
 }
 
-/// What a row of one verdict on a cell is about.
 pub(crate) fn verdict(cell: &CellVerdicts, outcome: &str) -> About {
     let name = record::cell_name(&cell.scenario, &cell.variant);
     judged(&name, &cell.scenario, outcome)
@@ -73,28 +72,25 @@ pub(crate) fn verdict(cell: &CellVerdicts, outcome: &str) -> About {
 
 /// What a row about a cell of this scenario that came to a verdict is about.
 pub(crate) fn judged(cell: &str, scenario: &str, outcome: &str) -> About {
+    let scenario = format::clean(scenario);
+    of(
+        cell,
+        vec![("scenario", scenario), ("verdict", outcome.to_owned())],
+    )
+}
+
+pub(crate) fn claim(outcome: &str) -> About {
+    of("", vec![("claim", outcome.to_owned())])
+}
+
+pub(crate) fn failure(failure: &Failure) -> About {
+    of(&failure.cell, Vec::new())
+}
+
+fn of(cell: &str, facts: Vec<(&'static str, String)>) -> About {
     About {
         cell: cell.to_owned(),
-        facts: vec![
-            ("scenario", format::clean(scenario)),
-            ("verdict", outcome.to_owned()),
-        ],
-        ..About::default()
-    }
-}
-
-/// What a row of a claim is about.
-pub(crate) fn claim(outcome: &str) -> About {
-    About {
-        facts: vec![("claim", outcome.to_owned())],
-        ..About::default()
-    }
-}
-
-/// What a row of a failed run is about.
-pub(crate) fn failure(failure: &Failure) -> About {
-    About {
-        cell: failure.cell.clone(),
+        facts,
         ..About::default()
     }
 }

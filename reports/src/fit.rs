@@ -23,7 +23,6 @@ pub fn write(fit: &Fit, out: &Path) -> Result<PathBuf, ReportError> {
     Ok(out.join("fit.html"))
 }
 
-/// The files of a search, each with its name.
 pub(crate) fn files(fit: &Fit) -> Result<[(&'static str, String); 3], ReportError> {
     Ok([
         ("fit.html", page(fit)?),
@@ -76,7 +75,6 @@ pub(crate) fn place(fit: &Fit) -> String {
     format!("{} of {}", fit.device, fit.machine)
 }
 
-/// What fits, and what of it is worth choosing.
 pub(crate) fn document(fit: &Fit) -> Vec<Block> {
     let mut blocks: Vec<Block> = Table::of(fit.found.iter().map(largest).collect())
         .map(Block::Table)
@@ -149,7 +147,6 @@ pub(crate) fn word(attempt: &Attempt) -> String {
     }
 }
 
-/// How an attempt ended, with what it took.
 pub(crate) fn ended(attempt: &Attempt) -> String {
     let numbers = [
         peak(attempt).map(|peak| format!("peak {peak}")),

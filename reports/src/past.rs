@@ -46,13 +46,11 @@ impl Past {
         format::clean(&format!("{metric} · {}", comparison::spelled(&self.cell)))
     }
 
-    /// The value of the session on the page.
     pub(crate) fn value(&self) -> String {
         let point = self.series.points.last();
         point.map_or_else(String::new, |point| self.series.value(point.value))
     }
 
-    /// What happened to the series, in a few words.
     pub(crate) fn said(&self) -> String {
         let points = format::plural(self.series.points.len(), "point", "points");
         if self.series.found.too_short {
@@ -67,7 +65,6 @@ impl Past {
         format!("{} at {first}, {word}", series::ratio(newest))
     }
 
-    /// What the newest change of its level is.
     pub(crate) fn mark(&self) -> Mark {
         let newest = self.series.found.change_points.last();
         let verdict = newest.and_then(|change| {
@@ -89,7 +86,6 @@ pub(crate) fn in_order(past: &[Past]) -> Vec<&Past> {
     all
 }
 
-/// A metric in words, and its row of a table.
 pub(crate) fn entry(past: &Past) -> Entry {
     let points = past.series.points.iter();
     let (least, most) = extent(&points.map(|point| point.value).collect::<Vec<_>>());

@@ -69,6 +69,8 @@ _LONGEST_KERNEL = 200
 _MOST_MODULES = 2000
 _LONGEST_MODULE = 200
 _OUTSIDE = "[outside modules]"
+#: Warm-up steps of a deterministic program whose gradients are digested.
+_DIGESTED = 4
 
 
 def steps(iterable, samples=None):
@@ -664,6 +666,23 @@ def _tensors(value):
             yield from _tensors(inner)
 
 
+def _digest(optimizer):
+    """A digest of all bits of the gradients, the same in whatever order a device adds; None where
+    torch does not promise the same bits every time."""
+    torch = sys.modules.get("torch")
+    if optimizer is None or not torch.are_deterministic_algorithms_enabled():
+        return None
+    kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+    digest = 0
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            gradient = _local(parameter.grad)
+            if gradient is not None:
+                bits = gradient.view(kinds[gradient.element_size()])
+                digest = digest * 31 + int(bits.sum(dtype=torch.int64))
+    return float(digest % 2**52)
+
+
 def _local(tensor):
     """The part of it that this process has."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
@@ -685,9 +704,11 @@ class Recorder:
         #: Called when the warm-up is over, and when no more steps are needed.
         self.on_measure = []
         self.on_end = []
-        #: The index of the GPU that parameters are on, and the optimizers, where a hook saw them.
+        #: The index of the GPU that parameters are on, the optimizers, and the one whose steps
+        #: count, where a hook saw them.
         self.device_index = None
         self.optimizers = ()
+        self.main = lambda: None
         #: Skips of a loss scaler; None where they cannot be known.
         self.skips = None
         self.facts = {}
@@ -813,6 +834,9 @@ class Recorder:
             self._first_step()
             if self.ended:
                 return
+        digest = _try(lambda: _digest(self.main())) if self._count <= _DIGESTED else None
+        if digest is not None:
+            self._first["warmup_step_{}_gradient_digest".format(self._count)] = digest
         asked = self.asked
         # Of the last two warm-up steps one is for memory and one for time: to ask for the one takes
         # some of the other.

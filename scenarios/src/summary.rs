@@ -79,6 +79,10 @@ pub struct Summary {
     /// The loss scaler; amp-fp16 training only.
     #[serde(flatten)]
     pub scaler: Option<ScalerState>,
+    /// `warmup_step_1_gradient_digest` and so on, one for each of the first warm-up steps;
+    /// deterministic training only.
+    #[serde(flatten)]
+    pub digests: Values,
 }
 
 /// What generation yields, over all measured requests. A request begins on an idle device.

@@ -1,5 +1,5 @@
 //! What changed inside the steps of a cell, beside what changed outside: the kernels that ran, and
-//! the losses where they repeat. It describes, and no verdict and no gate looks at it.
+//! the losses and gradients where they repeat. It describes, and no verdict and no gate looks at it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +23,9 @@ pub struct Inside {
     /// The losses of a deterministic cell, where the runs of either side agree on them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub losses: Option<Losses>,
+    /// The gradients of its first warm-up steps, where the same holds of their digests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradients: Option<Gradients>,
 }
 
 /// The kernels of two sides against each other.
@@ -83,6 +86,15 @@ pub struct Losses {
     pub differ: Option<LossesDiffer>,
 }
 
+/// The gradients of two sides, warm-up step by warm-up step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Gradients {
+    /// Warm-up steps that both sides have a digest of.
+    pub steps: usize,
+    /// The first that has other gradients, from 0; `None` where all are equal to the bit.
+    pub differ: Option<usize>,
+}
+
 /// From where on losses differ.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LossesDiffer {
@@ -100,6 +112,7 @@ impl Inside {
         let inside = Self {
             kernels: KernelChanges::of(base, head),
             losses: Losses::of(base, head),
+            gradients: Gradients::of(base, head),
         };
         (inside != Self::default()).then_some(inside)
     }
@@ -198,20 +211,16 @@ impl KernelChange {
 
 impl Losses {
     fn of(base: &Runs<'_>, head: &Runs<'_>) -> Option<Self> {
-        let (base, head) = (repeated(base)?, repeated(head)?);
-        let bits = |loss: &Option<f64>| loss.map(f64::to_bits);
-        let pairs: Vec<_> = base.iter().zip(head).collect();
+        let [base, head] = [base, head].map(|side| repeated(side, losses));
+        let pairs: Vec<_> = base?.into_iter().zip(head?).collect();
         let ratio = |step: usize| {
             let (base, head) = pairs.get(step)?;
-            let ratio = (**head)? / (**base)?;
+            let ratio = (*head)? / (*base)?;
             Some(ratio).filter(|ratio| ratio.is_finite())
         };
-        let first = pairs
-            .iter()
-            .position(|(base, head)| bits(base) != bits(head));
         Some(Self {
             steps: pairs.len(),
-            differ: first.map(|step| LossesDiffer {
+            differ: first_difference(&pairs).map(|step| LossesDiffer {
                 step,
                 ratio: ratio(step),
                 last_ratio: ratio(pairs.len() - 1),
@@ -220,17 +229,51 @@ impl Losses {
     }
 }
 
-/// The losses of a deterministic cell; `None` where its own runs do not agree on them, for then
-/// they say nothing of an image.
-fn repeated<'a>(runs: &Runs<'a>) -> Option<&'a [Option<f64>]> {
-    let deterministic =
-        |run: &&&Record| run.axes.get("deterministic").is_some_and(|on| on == "true");
-    let runs = runs.values().filter(|run| run.outcome.is_ok());
-    let mut losses = runs.filter(deterministic).map(|run| run.series.get("loss"));
-    let first = losses.next()??;
-    let bits = |losses: &[Option<f64>]| -> Vec<_> {
-        losses.iter().map(|loss| loss.map(f64::to_bits)).collect()
+impl Gradients {
+    fn of(base: &Runs<'_>, head: &Runs<'_>) -> Option<Self> {
+        let [base, head] = [base, head].map(|side| repeated(side, digests));
+        let pairs: Vec<_> = base?.into_iter().zip(head?).collect();
+        Some(Self {
+            steps: pairs.len(),
+            differ: first_difference(&pairs),
+        })
+    }
+}
+
+/// A number of each step, or none.
+type Steps = Vec<Option<f64>>;
+
+fn losses(run: &Record) -> Option<Steps> {
+    let deterministic = run.axes.get("deterministic").is_some_and(|on| on == "true");
+    run.series.get("loss").filter(|_| deterministic).cloned()
+}
+
+/// Of the gradients of the first warm-up steps: only a deterministic run has some.
+fn digests(run: &Record) -> Option<Steps> {
+    let of = |step: usize| {
+        run.values
+            .get(&format!("warmup_step_{step}_gradient_digest"))
     };
-    let all_agree = losses.all(|other| other.is_some_and(|other| bits(other) == bits(first)));
-    all_agree.then_some(first)
+    let found: Steps = (1..).map_while(of).copied().map(Some).collect();
+    (!found.is_empty()).then_some(found)
+}
+
+fn bits(number: Option<f64>) -> Option<u64> {
+    number.map(f64::to_bits)
+}
+
+fn first_difference(pairs: &[(Option<f64>, Option<f64>)]) -> Option<usize> {
+    let mut pairs = pairs.iter();
+    pairs.position(|(base, head)| bits(*base) != bits(*head))
+}
+
+/// What all runs of a side agree on; `None` where they do not, for then it says nothing of an image.
+fn repeated(runs: &Runs<'_>, read: fn(&Record) -> Option<Steps>) -> Option<Steps> {
+    let runs = runs.values().filter(|run| run.outcome.is_ok());
+    let mut all = runs.map(|run| read(run));
+    let first = all.next()??;
+    let in_bits = |steps: &Steps| -> Vec<_> { steps.iter().copied().map(bits).collect() };
+    let is_first = |other: &Steps| in_bits(other) == in_bits(&first);
+    all.all(|other| other.as_ref().is_some_and(is_first))
+        .then_some(first)
 }

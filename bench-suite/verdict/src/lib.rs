@@ -31,8 +31,8 @@ pub use error::CompareError;
 pub use failures::{FailedRuns, Failures};
 pub use gate::{FailOn, Gate};
 pub use inside::{
-    Inside, KERNEL_FLOOR, KernelChange, KernelChanged, KernelChanges, KernelCost, Losses,
-    LossesDiffer,
+    Gradients, Inside, KERNEL_FLOOR, KernelChange, KernelChanged, KernelChanges, KernelCost,
+    Losses, LossesDiffer,
 };
 pub use judge::compare::BaseOrHead;
 pub use pairs::{Best, MOST_IN_PAIRS, PairedCell, ScenarioPairs, judge_pairs};

@@ -73,7 +73,9 @@ impl Axis {
         const FAR: f64 = 30.0;
         let (low, high) = extent(values);
         if low <= high / 2.0 {
-            return Self::covering(title, quantity, values, FAR).higher(1.06);
+            let axis = Self::covering(title, quantity, values, FAR);
+            let high = axis.high * 1.06;
+            return Self { high, ..axis };
         }
         let room = ((high - low) * 0.2).max(4.0 * threshold * high);
         Self::linear(title, quantity, (low - room, high + room))
@@ -103,13 +105,6 @@ impl Axis {
                 Quantity::Plain,
                 ((low - room).exp(), (high + room).exp()),
             )
-        }
-    }
-
-    fn higher(self, times: f64) -> Self {
-        Self {
-            high: self.high * times,
-            ..self
         }
     }
 
@@ -309,20 +304,15 @@ fn decades(low: f64, high: f64, count: usize) -> Vec<(f64, usize)> {
 
 /// Round changes near none, powers of two far from it.
 fn changes(low: f64, high: f64, count: usize) -> Vec<(f64, String)> {
-    const STEPS: [f64; 9] = [0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0];
-    let room = count.max(1) as f64;
     let ratios: Vec<f64> = if low < 0.3 || high > 3.3 {
-        let every = ((high / low).log2() / room).ceil().max(1.0);
-        (-10..=10)
+        let every = ((high / low).log2() / count.max(1) as f64).ceil().max(1.0);
+        let powers = -10..=10;
+        powers
             .map(|power| 2_f64.powf(every * f64::from(power)))
             .collect()
     } else {
-        let mut steps = STEPS.into_iter();
-        let step = steps.find(|step| (high - low) / step <= room);
-        let step = step.unwrap_or(1.0);
-        (-25..=25)
-            .map(|count| 1.0 + step * f64::from(count))
-            .collect()
+        let steps = steps(low - 1.0, high - 1.0, count).into_iter();
+        steps.map(|(change, _)| 1.0 + change).collect()
     };
     let ratios = ratios
         .into_iter()

@@ -6,7 +6,6 @@ use crate::{
     svg::{Anchor, Area, Canvas, SMALL, WIDTH, ink::Ink},
 };
 
-/// Between the labels of a lower axis.
 const GAP: f64 = 9.0;
 /// Height of the labels, and of the title, of a lower axis.
 const LABELS: f64 = 19.0;

@@ -13,7 +13,6 @@ use crate::{
     words::format,
 };
 
-/// A panel on the paper.
 pub(super) struct Drawn<'a> {
     pub(super) along: Scale<'a>,
     pub(super) up: Scale<'a>,

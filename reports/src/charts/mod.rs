@@ -34,7 +34,6 @@ use crate::{
 pub(crate) struct Chart {
     /// Its heading: a scenario's name.
     pub(crate) heading: String,
-    /// What follows the heading.
     pub(crate) subtitle: String,
     /// Attributes by which a page's script finds it, of a chart that is about one cell.
     pub(crate) about: String,
@@ -108,7 +107,6 @@ impl Entry {
         format!("{}: {}.", self.name, self.value)
     }
 
-    /// What the pointer shows.
     pub(crate) fn hint(&self) -> String {
         let numbers = self.cells.iter().filter(|(column, cell)| {
             column.kind == Kind::Number && cell.text != UNKNOWN && !self.value.contains(&cell.text)
@@ -158,7 +156,6 @@ impl Chart {
         }
     }
 
-    /// Panels of this height, `columns` of them side by side.
     pub(crate) fn panels(
         entries: Vec<Entry>,
         (columns, height): (usize, f64),
@@ -198,7 +195,6 @@ impl Chart {
         }
     }
 
-    /// What it shows, for those who cannot see it.
     pub(crate) fn description(&self) -> String {
         let told = self.entries.iter().map(Entry::told);
         told.collect::<Vec<_>>().join(" ")

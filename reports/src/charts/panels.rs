@@ -75,7 +75,6 @@ pub(crate) enum Layer {
     Mark(Spot),
 }
 
-/// A mark, with the ranges of its two values.
 #[derive(Debug)]
 pub(crate) struct Spot {
     pub(crate) at: (f64, f64),
@@ -91,11 +90,8 @@ pub(crate) struct Spot {
 
 const GAP: f64 = 18.0;
 const LINE: f64 = TEXT * LEADING;
-/// A line of small text above the paper.
 const CAPTION: f64 = 16.0;
-/// A line of labels of moments.
 pub(super) const LABELS: f64 = 15.0;
-/// Under a row of panels.
 const UNDER: f64 = 12.0;
 
 impl Layer {
@@ -124,7 +120,6 @@ impl Layer {
 }
 
 impl Spot {
-    /// A bare mark.
     pub(crate) fn of(at: (f64, f64), size: f64, look: Look) -> Self {
         Self {
             at,
@@ -139,7 +134,6 @@ impl Spot {
 }
 
 impl Panel {
-    /// Without a title.
     pub(crate) fn of(along: Axis, up: Axis, layers: Vec<Layer>) -> Self {
         Self {
             title: String::new(),

@@ -19,7 +19,6 @@ pub(crate) struct Scaled {
     pub(crate) share: f64,
 }
 
-/// What is compared.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) label: String,
@@ -72,10 +71,8 @@ impl Track {
 
 const TOP: f64 = 3.0;
 const SIDE: f64 = 6.0;
-/// Between the scales.
 const GAP: f64 = 22.0;
 const TRACK: f64 = 16.0;
-/// Under a lane, and under a row.
 const UNDER: f64 = 4.0;
 const LINE: f64 = TEXT * LEADING;
 /// A range shorter than this is no line.
@@ -116,7 +113,6 @@ impl<'a> Placed<'a> {
         }
     }
 
-    /// Where its lines end.
     fn lower(&self) -> f64 {
         self.top + (self.lines.len() + usize::from(self.is_below)) as f64 * LINE
     }
@@ -161,7 +157,6 @@ impl Rows {
         vec![one, other]
     }
 
-    /// These of its rows.
     pub(super) fn draw(&self, rows: &[Row], entries: &[Entry], has_hints: bool) -> Svg {
         let mut bottom = TOP;
         let mut placed = Vec::new();

@@ -7,10 +7,8 @@ use crate::{
     words::format::Quantity,
 };
 
-/// Panels with common scales.
 #[derive(Debug)]
 pub(crate) struct Swept {
-    /// What is varied, with its title.
     pub(crate) along: (&'static str, Quantity),
     pub(crate) up: (&'static str, Quantity),
     /// What is to be kept below, with its name.
@@ -51,7 +49,6 @@ impl Swept {
         keys
     }
 
-    /// As a chart, with `columns` panels side by side.
     pub(crate) fn chart(self, columns: usize) -> Chart {
         let points = || {
             let curves = self.panels.iter().flat_map(|(.., curves)| curves);
@@ -98,7 +95,6 @@ impl Swept {
         Chart::panels(entries, (columns, HEIGHT), panels.collect())
     }
 
-    /// Every point of every panel, by what was chosen.
     fn entries(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         for (.., curves) in &self.panels {

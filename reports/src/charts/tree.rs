@@ -30,7 +30,6 @@ pub(crate) struct Node {
 
 const SIDE: f64 = 4.0;
 const BAR: f64 = 14.0;
-/// A node with its label.
 const LEVEL: f64 = BAR + 18.0;
 /// Narrower parts are in the table alone.
 const NARROWEST: f64 = 0.5;
@@ -57,7 +56,6 @@ impl Node {
 }
 
 impl Tree {
-    /// As a chart, its table indented.
     pub(crate) fn chart(self) -> Chart {
         let mut entries = Vec::new();
         self.add(&mut entries, &self.root, 0, self.root.value);

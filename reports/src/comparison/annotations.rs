@@ -51,19 +51,27 @@ pub fn annotations(verdicts: &Verdicts, fail_on: FailOn) -> String {
         .iter()
         .map(|known| command("warning", "About this comparison", known));
     let warned: Vec<String> = known.chain(warned).collect();
-    let mut lines = vec![command("notice", &headline(verdicts), &tally(verdicts))];
+    listed((&headline(verdicts), &tally(verdicts)), errors, warned)
+}
+
+fn size(found: &MetricVerdict) -> f64 {
+    found.comparison.ratio.map_or(0.0, |ratio| ratio.ln().abs())
+}
+
+/// A notice that sums up, then what is shown of each kind.
+pub(crate) fn listed(
+    (title, text): (&str, &str),
+    errors: Vec<String>,
+    warned: Vec<String>,
+) -> String {
+    let mut lines = vec![command("notice", title, text)];
     lines.extend(shown("error", errors));
     lines.extend(shown("warning", warned));
     lines.concat()
 }
 
-/// How far from no change.
-fn size(found: &MetricVerdict) -> f64 {
-    found.comparison.ratio.map_or(0.0, |ratio| ratio.ln().abs())
-}
-
 /// The first of them, and how many more there are.
-pub(crate) fn shown(kind: &str, mut lines: Vec<String>) -> Vec<String> {
+fn shown(kind: &str, mut lines: Vec<String>) -> Vec<String> {
     if lines.len() > SHOWN {
         let left = lines.split_off(SHOWN - 1).len();
         let more = format!("{left} more in the report");

@@ -1,4 +1,4 @@
-//! What changed inside the steps: kernels and losses, largest first. It describes and fails no gate.
+//! What changed inside the steps: kernels, losses and gradients, largest first. It describes and fails no gate.
 
 use verdict::{
     CellVerdicts, KERNEL_FLOOR, KernelChange, KernelChanged, KernelChanges, KernelCost, Losses,
@@ -22,7 +22,7 @@ const FOLDED: usize = 200;
 /// Nothing where no cell was profiled on both sides and none is deterministic.
 pub(super) fn blocks(verdicts: &Verdicts) -> Vec<Block> {
     let mut blocks = kernels(verdicts);
-    blocks.extend(losses(verdicts));
+    blocks.extend(training(verdicts));
     blocks
 }
 
@@ -92,30 +92,55 @@ fn columns(weight: f64, all: &KernelChanges, one: &KernelChange) -> TableRow {
     ]
 }
 
-/// Those that differ first.
-fn losses(verdicts: &Verdicts) -> Vec<Block> {
-    let all = verdicts.cells.iter().filter_map(|cell| {
-        let inside = cell.inside.as_ref()?;
-        Some((cell, inside.losses.as_ref()?))
+/// Losses and gradients, those that differ first.
+fn training(verdicts: &Verdicts) -> Vec<Block> {
+    let all = verdicts.cells.iter().flat_map(|cell| {
+        let (inside, name) = (cell.inside.iter(), cell_name(cell));
+        let told = inside.flat_map(|inside| {
+            let gradients = inside.gradients.map(|one| match one.differ {
+                None => (false, "gradients", equal(one.steps, "warm-up step")),
+                Some(step) => {
+                    let step = step + 1;
+                    (
+                        true,
+                        "gradients",
+                        format!("differ from warm-up step {step} on"),
+                    )
+                }
+            });
+            let losses = inside.losses.as_ref();
+            let losses = losses.map(|one| (one.differ.is_some(), "losses", told(one)));
+            gradients.into_iter().chain(losses)
+        });
+        told.map(move |told| (name.clone(), told))
+            .collect::<Vec<_>>()
     });
-    let mut all: Vec<(&CellVerdicts, &Losses)> = all.collect();
-    all.sort_by_key(|(_, losses)| losses.differ.is_none());
-    let row = |&(cell, losses): &(&CellVerdicts, &Losses)| {
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|(_, (differ, ..))| !differ);
+    let rows = all.into_iter().map(|(name, (_, what, told))| {
         vec![
-            Kind::Name.cell("cell", cell_name(cell)),
-            Kind::Message.cell("losses", told(losses)),
+            Kind::Name.cell("cell", name),
+            Kind::Word.cell("of", what),
+            Kind::Message.cell("base and head", told),
         ]
-    };
+    });
     listed(
-        "Losses of deterministic cells",
-        all.iter().map(row).collect(),
+        "Losses and gradients of deterministic cells",
+        rows.collect(),
     )
+}
+
+fn equal(steps: usize, step: &str) -> String {
+    match steps {
+        1 => format!("equal to the bit in the {step}"),
+        _ => format!("equal to the bit in all {steps} {step}s"),
+    }
 }
 
 fn told(losses: &Losses) -> String {
     let steps = losses.steps;
     let Some(differ) = &losses.differ else {
-        return format!("equal to the bit in all {}", plural(steps, "step", "steps"));
+        return equal(steps, "step");
     };
     let change = |ratio: Option<f64>| ratio.map_or_else(|| UNKNOWN.to_owned(), format::change);
     let (here, last) = (change(differ.ratio), change(differ.last_ratio));

@@ -17,7 +17,7 @@ use record::{ImageChange, PartValue};
 use verdict::{CellVerdicts, FailOn, MetricVerdict, Origin, Verdicts};
 
 pub use annotations::annotations;
-pub(crate) use annotations::{command, shown};
+pub(crate) use annotations::{command, listed};
 pub use junit::{JunitError, junit};
 
 use self::warnings::warnings;
@@ -60,7 +60,6 @@ pub fn write(
     Ok(out.join("comparison.html"))
 }
 
-/// The files of a comparison, each with its name.
 pub(crate) fn files(
     verdicts: &Verdicts,
     fail_on: FailOn,
@@ -239,7 +238,6 @@ fn lost_cells(verdicts: &Verdicts) -> Vec<TableRow> {
     verdicts.cells.iter().filter_map(row).collect()
 }
 
-/// A metric of a cell, or of the images.
 fn row(cell: Option<&CellVerdicts>, found: &MetricVerdict, is_inconclusive: bool) -> TableRow {
     let comparison = &found.comparison;
     let is_judged = is_headline(found) && found.not_measured_in.is_none();

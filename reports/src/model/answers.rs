@@ -17,10 +17,10 @@ use super::{
 use crate::words::{
     claims,
     format::{self, plural},
+    lists::grouped,
     metric,
 };
 
-/// Cells named in one sentence.
 const NAMED: usize = 4;
 /// Runs that lie apart by this factor are told by their range as well.
 const WIDE: f64 = 1.5;
@@ -283,15 +283,8 @@ fn limits(view: &View, asked: bool) -> Vec<String> {
             Some((found, view.name_of(cell)))
         })
     });
-    let mut alike: Vec<(String, Vec<String>)> = Vec::new();
-    for (found, name) in said {
-        match alike.iter_mut().find(|(other, _)| *other == found) {
-            Some((_, names)) => names.push(name),
-            None => alike.push((found, vec![name])),
-        }
-    }
     let sentence = |(found, names)| format!("{found} ({}).", format::first_few(names, NAMED));
-    alike.into_iter().map(sentence).collect()
+    grouped(said).into_iter().map(sentence).collect()
 }
 
 fn is_deterministic(row: &Row) -> bool {

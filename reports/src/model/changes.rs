@@ -158,44 +158,40 @@ pub(crate) fn of_comparison(
 }
 
 fn steps(view: &View, versions: &Versions) -> Vec<Change> {
-    let wanted = || Metric::compared().filter(|metric| metric.headline);
-    let mut found = Vec::new();
-    for pair in versions.images.windows(2) {
-        let sides = format!("{} → {}", pair[0].0, pair[1].0);
-        let mut add = |cell: String, verdict: MetricVerdict, about: About| {
-            let metric = Metric::named(&verdict.metric);
-            found.extend(metric.map(|metric| Change {
-                cell,
-                sides: sides.clone(),
-                is_choice: false,
-                metric,
-                found: verdict,
-                about,
-            }));
-        };
+    let pairs = versions.images.windows(2).flat_map(|pair| {
+        let [(old, base), (new, head)] = [&pair[0], &pair[1]];
         let rows = view.groups.iter().flat_map(|group| &group.rows);
-        for row in rows {
-            let Some((base, head)) =
-                of_version(view, row, pair[0].1).zip(of_version(view, row, pair[1].1))
-            else {
-                continue;
-            };
+        let cells =
+            rows.filter_map(|row| of_version(view, row, *base).zip(of_version(view, row, *head)));
+        let of_cells = cells.flat_map(|(base, head)| {
             let CellSummary { cell, scenario, .. } = &view.report.cells[head];
             let name = format::clean(&comparison::spelled(cell));
-            for metric in wanted() {
-                if let Some(verdict) = view.pairs.between(base, head, metric) {
-                    let about = facets::judged(cell, scenario, &verdict.outcome());
-                    add(name.clone(), verdict, about);
-                }
-            }
-        }
-        let images = view.image(pair[0].1).zip(view.image(pair[1].1));
+            let wanted = Metric::compared().filter(|metric| metric.headline);
+            wanted.filter_map(move |metric| {
+                let found = view.pairs.between(base, head, metric)?;
+                let about = facets::judged(cell, scenario, &found.outcome());
+                Some((name.clone(), found, about))
+            })
+        });
+        let images = view.image(*base).zip(view.image(*head));
         let judged = images.map(|(base, head)| of_images(base, head, &Options::default()));
-        for verdict in judged.into_iter().flatten() {
-            add(IMAGE.to_owned(), verdict, About::default());
-        }
-    }
-    found
+        let of_images = judged.into_iter().flatten();
+        let of_images = of_images.map(|found| (IMAGE.to_owned(), found, About::default()));
+        let sides = format!("{old} → {new}");
+        let all = of_cells.chain(of_images).collect::<Vec<_>>().into_iter();
+        all.map(move |found| (sides.clone(), found))
+    });
+    let changes = pairs.filter_map(|(sides, (cell, found, about))| {
+        Some(Change {
+            cell,
+            sides,
+            is_choice: false,
+            metric: Metric::named(&found.metric)?,
+            found,
+            about,
+        })
+    });
+    changes.collect()
 }
 
 pub(crate) fn of_version(view: &View, row: &Row, contender: usize) -> Option<usize> {

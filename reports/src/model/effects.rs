@@ -10,12 +10,12 @@ use crate::{
     words::{
         comparison::{self, effect, value},
         format,
+        lists::grouped,
     },
 };
 
 /// Effects for the worse, and as many for the better, that a page names.
 const NAMED: usize = 3;
-/// Cells of an effect that a sentence names.
 const CELLS: usize = 2;
 
 /// Changes of one cause: one metric in many cells, or many metrics of one cell. The largest is first.
@@ -76,14 +76,15 @@ pub(crate) fn list([worst, best]: [&[String]; 2]) -> Option<Block> {
 /// The effects that came to this verdict, the largest first.
 pub(crate) fn of(changes: &[Change], verdict: Verdict) -> Vec<Effect<'_>> {
     let is_metric = |a: &Change, b: &Change| a.metric == b.metric && a.sides == b.sides;
-    let is_cell = |a: &Change, b: &Change| a.cell == b.cell && a.sides == b.sides;
     let mut own: Vec<&Change> = changes.iter().collect();
     own.retain(|one| one.verdict() == verdict);
     own.sort_by(|a, b| b.size().total_cmp(&a.size()));
-    let own = own.into_iter().map(|one| vec![one]);
-    let by_metric = grouped(own, &is_metric).into_iter();
+    let by_metric = grouped(own.into_iter().map(|one| ((one.metric, &one.sides), one)));
+    let by_metric = by_metric.into_iter().map(|(_, own)| own);
     let (alone, mut found): (Vec<_>, Vec<_>) = by_metric.partition(|own| own.len() == 1);
-    found.extend(grouped(alone.into_iter(), &is_cell));
+    let alone = alone.into_iter().flatten();
+    let by_cell = grouped(alone.map(|one| ((&one.cell, &one.sides), one)));
+    found.extend(by_cell.into_iter().map(|(_, own)| own));
     found.sort_by(|a, b| b[0].size().total_cmp(&a[0].size()));
     let judged = |first: &Change| changes.iter().filter(|one| is_metric(one, first)).count();
     let found = found.into_iter().map(|own| Effect {
@@ -91,21 +92,6 @@ pub(crate) fn of(changes: &[Change], verdict: Verdict) -> Vec<Effect<'_>> {
         changes: own,
     });
     found.collect()
-}
-
-/// Those together that are alike by their first.
-fn grouped<'a>(
-    all: impl Iterator<Item = Vec<&'a Change>>,
-    is_alike: &dyn Fn(&Change, &Change) -> bool,
-) -> Vec<Vec<&'a Change>> {
-    let mut groups: Vec<Vec<&Change>> = Vec::new();
-    for own in all {
-        match groups.iter_mut().find(|group| is_alike(group[0], own[0])) {
-            Some(group) => group.extend(own),
-            None => groups.push(own),
-        }
-    }
-    groups
 }
 
 impl Effect<'_> {

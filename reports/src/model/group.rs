@@ -11,7 +11,10 @@ use super::{
     source::Source,
     time::TimeParts,
 };
-use crate::words::format;
+use crate::words::{
+    format,
+    lists::{grouped, unique},
+};
 
 /// An image in a session: what several of are shown side by side.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,43 +87,30 @@ pub struct Row {
 /// A session's cells with their runs: those of the plan in its order, then any that were run
 /// without standing in it.
 pub(super) fn cells(source: &Source) -> Vec<(CellSummary, Vec<&Record>)> {
-    let mut cells: Vec<(Key, u32, Vec<&Record>)> = Vec::new();
-    for cell in &source.session.cells {
-        let key = (
-            &*cell.image,
-            &*cell.suite,
-            &*cell.scenario,
-            &cell.workload,
-            &cell.axes,
-        );
-        if !cells.iter().any(|(known, ..)| *known == key) {
-            cells.push((key, source.session.blocks, Vec::new()));
-        }
-    }
-    for run in &source.records.records {
-        let key = (
-            &*run.image,
-            &*run.suite,
-            &*run.scenario,
-            &run.workload,
-            &run.axes,
-        );
-        match cells.iter_mut().find(|(known, ..)| *known == key) {
-            Some((.., runs)) => runs.push(run),
-            None => cells.push((key, 0, vec![run])),
-        }
-    }
-    let cells = cells.into_iter();
-    let cells = cells.map(|(key, planned, runs)| (summary(source, key, planned, &runs), runs));
+    let planned = source.session.cells.iter().map(|cell| {
+        let name = (&*cell.image, &*cell.suite, &*cell.scenario);
+        ((name, &cell.workload, &cell.axes), None)
+    });
+    let runs = source.records.records.iter().map(|run| {
+        let name = (&*run.image, &*run.suite, &*run.scenario);
+        ((name, &run.workload, &run.axes), Some(run))
+    });
+    let cells = grouped(planned.chain(runs)).into_iter();
+    let cells = cells.map(|(key, runs)| {
+        let is_planned = runs.iter().any(Option::is_none);
+        let runs: Vec<&Record> = runs.into_iter().flatten().collect();
+        let blocks = if is_planned { source.session.blocks } else { 0 };
+        (summary(source, key, blocks, &runs), runs)
+    });
     cells.collect()
 }
 
 /// Image, suite, scenario, workload and axes.
-type Key<'a> = (&'a str, &'a str, &'a str, &'a Workload, &'a Axes);
+type Key<'a> = ((&'a str, &'a str, &'a str), &'a Workload, &'a Axes);
 
 fn summary(
     source: &Source,
-    (image, suite, scenario, workload, axes): Key,
+    ((image, suite, scenario), workload, axes): Key,
     planned: u32,
     runs: &[&Record],
 ) -> CellSummary {
@@ -150,53 +140,43 @@ pub(super) fn contenders(report: &Report) -> Vec<Contender> {
     let several = report.sessions.len() > 1;
     let mut images = report.cells.iter().map(|cell| &cell.image);
     let one_image = images.all(|image| *image == report.cells[0].image);
-    let mut found: Vec<Contender> = Vec::new();
-    for cell in &report.cells {
-        if found.iter().any(|known| known.has(cell)) {
-            continue;
-        }
+    let cells = report.cells.iter();
+    let found = unique(cells.map(|cell| (&cell.session, &cell.image))).into_iter();
+    let found = found.map(|(session, image)| {
         let label = match (several, one_image) {
-            (true, true) => cell.session.clone(),
-            (true, false) => format!("{} @ {}", cell.image, cell.session),
-            (false, _) => cell.image.clone(),
+            (true, true) => session.clone(),
+            (true, false) => format!("{image} @ {session}"),
+            (false, _) => image.clone(),
         };
-        found.push(Contender {
-            session: cell.session.clone(),
-            image: cell.image.clone(),
+        Contender {
+            session: session.clone(),
+            image: image.clone(),
             label: format::clean(&label),
-        });
-    }
-    found
+        }
+    });
+    found.collect()
 }
 
 pub(super) fn groups(report: &Report, contenders: &[Contender]) -> Vec<Group> {
-    let mut found: Vec<Group> = Vec::new();
-    for (index, cell) in report.cells.iter().enumerate() {
-        let group = found.iter().position(|group| {
-            group.suite == cell.suite
-                && group.scenario == cell.scenario
-                && group.workload == cell.workload
-        });
-        let group = group.unwrap_or_else(|| {
-            found.push(Group {
-                suite: cell.suite.clone(),
-                scenario: cell.scenario.clone(),
-                workload: cell.workload.clone(),
-                common: String::new(),
-                rows: Vec::new(),
-            });
-            found.len() - 1
-        });
-        let rows = &mut found[group].rows;
-        match rows.iter_mut().find(|row| row.axes == cell.axes) {
-            Some(row) => row.cells.push(index),
-            None => rows.push(Row {
-                axes: cell.axes.clone(),
-                label: String::new(),
-                cells: vec![index],
-            }),
-        }
-    }
+    let cells = report.cells.iter().enumerate();
+    let scenarios = grouped(cells.map(|(index, cell)| {
+        let key = (&cell.suite, &cell.scenario, &cell.workload);
+        (key, (&cell.axes, index))
+    }));
+    let row = |(axes, cells): (&Axes, Vec<usize>)| Row {
+        axes: axes.clone(),
+        label: String::new(),
+        cells,
+    };
+    let found = scenarios.into_iter();
+    let found = found.map(|((suite, scenario, workload), cells)| Group {
+        suite: suite.clone(),
+        scenario: scenario.clone(),
+        workload: workload.clone(),
+        common: String::new(),
+        rows: grouped(cells).into_iter().map(row).collect(),
+    });
+    let mut found: Vec<Group> = found.collect();
     let place = |cell: &usize| {
         let cell = &report.cells[*cell];
         contenders.iter().position(|known| known.has(cell))

@@ -16,19 +16,11 @@ use super::{
 use crate::words::{
     comparison,
     format::{self, plural},
+    lists::{grouped, unique},
 };
 
 pub(super) fn of(view: &View) -> Headline {
     let sessions = &view.report.sessions;
-    let unique = |words: Vec<&String>| {
-        let mut found: Vec<String> = Vec::new();
-        for word in words.into_iter().map(|word| format::clean(word)) {
-            if !found.contains(&word) {
-                found.push(word);
-            }
-        }
-        found
-    };
     let suites = sessions.iter().flat_map(|session| session.suites.keys());
     let asked = sessions
         .iter()
@@ -40,8 +32,8 @@ pub(super) fn of(view: &View) -> Headline {
     let comparisons: Vec<&Verdicts> = comparisons().collect();
     let steps = Some(&*changes).filter(|_| !versions::of(view).is_empty());
     Headline {
-        suites: unique(suites.collect()),
-        questions: unique(asked.map(|asked| &asked.question).collect()),
+        suites: unique(suites.map(|suite| format::clean(suite))),
+        questions: unique(asked.map(|asked| format::clean(&asked.question))),
         compared: format::clean(&compared(view)),
         counts: (!changes.is_empty()).then(|| count(&changes)),
         failed: sessions.iter().map(|session| session.failed).sum(),
@@ -65,7 +57,6 @@ pub(crate) fn of_comparison(verdicts: &Verdicts, fail_on: FailOn) -> Headline {
     }
 }
 
-/// How many of these there are of each verdict.
 fn count(changes: &[Change]) -> Counts {
     let of = |wanted| {
         let found = changes.iter().filter(|change| change.verdict() == wanted);
@@ -83,19 +74,10 @@ fn count(changes: &[Change]) -> Counts {
 fn compared(view: &View) -> String {
     let sessions = &view.report.sessions;
     let comparisons = || sessions.iter().flat_map(|session| &session.comparisons);
-    let mut arrows: Vec<String> = Vec::new();
-    let mut last_base = None;
-    for (base, head) in comparisons().map(comparison::sides) {
-        match arrows.last_mut() {
-            // What is held against the same base stands beside it, and the base once.
-            Some(arrow) if last_base.as_ref() == Some(&base) => {
-                arrow.push_str(", ");
-                arrow.push_str(&head);
-            }
-            _ => arrows.push(format!("{base} → {head}")),
-        }
-        last_base = Some(base);
-    }
+    // What is held against the same base stands beside it, and the base once.
+    let arrows = grouped(comparisons().map(comparison::sides)).into_iter();
+    let arrows = arrows.map(|(base, heads)| format!("{base} → {}", heads.join(", ")));
+    let arrows: Vec<String> = arrows.collect();
     if !arrows.is_empty() {
         return arrows.join("; ");
     }
@@ -119,38 +101,23 @@ fn compared(view: &View) -> String {
     format!("{} in {images}", varied.join("; "))
 }
 
-/// The axes in which variants of one scenario differ, with their values.
 fn varied(view: &View) -> Vec<String> {
     const SHOWN: usize = 4;
-    let mut axes: Vec<(String, Vec<String>)> = Vec::new();
-    for group in &view.groups {
-        let rows: Vec<_> = group.rows.iter().map(|row| row.axes.clone()).collect();
-        let names: BTreeSet<&String> = rows.iter().flat_map(|axes| axes.keys()).collect();
-        for name in names {
-            let values: Vec<&str> = rows
-                .iter()
-                .map(|axes| axes.get(name).map_or("none", String::as_str))
-                .collect();
-            if values.iter().all(|value| *value == values[0]) {
-                continue;
-            }
-            let place = axes.iter().position(|(known, _)| known == name);
-            let place = place.unwrap_or_else(|| {
-                axes.push((name.clone(), Vec::new()));
-                axes.len() - 1
-            });
-            for value in values {
-                if !axes[place].1.iter().any(|known| known == value) {
-                    axes[place].1.push(value.to_owned());
-                }
-            }
-        }
-    }
-    let written = |(axis, values): &(String, Vec<String>)| {
-        let shown = format::few(values.clone(), SHOWN, ", ", "");
+    let values = view.groups.iter().flat_map(|group| {
+        let names: BTreeSet<&String> = group.rows.iter().flat_map(|row| row.axes.keys()).collect();
+        let values = names.into_iter().map(|name| {
+            let rows = group.rows.iter();
+            let values = rows.map(|row| row.axes.get(name).map_or("none", String::as_str));
+            (name, unique(values))
+        });
+        values.filter(|(_, values)| values.len() > 1)
+    });
+    let written = |(axis, values): (&String, Vec<Vec<&str>>)| {
+        let values = unique(values.concat()).into_iter().map(str::to_owned);
+        let shown = format::few(values.collect(), SHOWN, ", ", "");
         format!("{} ({shown})", axis.replace('_', " "))
     };
-    axes.iter().map(written).collect()
+    grouped(values).into_iter().map(written).collect()
 }
 
 /// Whether a gate passes that looks at all of these; `None` where nothing is compared. Of versions it

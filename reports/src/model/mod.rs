@@ -29,5 +29,4 @@ pub use report::Report;
 pub(crate) use report::{CellSummary, Counts, GateOutcome, Headline, SessionSummary};
 pub use source::Source;
 pub(crate) use spread::Spread;
-pub(crate) use time::TimeParts;
 pub use view::View;

@@ -14,12 +14,10 @@ use super::{
     view::View,
 };
 use crate::words::{
-    claims,
     comparison::{self, effect},
     format::{self, Quantity, plural},
 };
 
-/// Variants that a sentence names.
 const NAMED: usize = 3;
 /// More scenarios than this are left to the table.
 const MOST_SCENARIOS: usize = 6;
@@ -27,24 +25,15 @@ const MOST_SCENARIOS: usize = 6;
 pub(super) fn of(view: &View) -> Vec<String> {
     let groups = view.groups.iter().take(MOST_SCENARIOS);
     let sessions = view.report.sessions.iter();
-    let mut comparisons = sessions.flat_map(|session| &session.comparisons).peekable();
     // What a session compares is its answer; its variants among each other are another matter.
-    let is_compared = comparisons.peek().is_some();
+    let is_compared = sessions
+        .flat_map(|session| &session.comparisons)
+        .next()
+        .is_some();
     let mut sentences = vec![extent(view)];
-    sentences.extend(comparisons.map(comparison::sentence));
-    sentences.extend(groups.filter_map(|group| match group.workload.is_idle() {
-        true => idle(view, group),
-        _ if is_compared => None,
-        _ => best(view, group),
-    }));
-    let claims = view.report.sessions.iter().map(|session| &session.claims);
-    sentences.extend(
-        claims
-            .filter(|claims| !claims.is_empty())
-            .map(|claims| claims::tally(claims)),
-    );
+    let told = |group: &&Group| !is_compared && !group.workload.is_idle();
+    sentences.extend(groups.filter(told).filter_map(|group| best(view, group)));
     sentences.extend(noise(view));
-    sentences.extend(harness(view));
     sentences
 }
 
@@ -118,89 +107,49 @@ fn best(view: &View, group: &Group) -> Option<String> {
     let memory = view.memory_of(group);
     let find = |metric| view.pairs.best(&cells, metric, &view.report.cells);
     let (speed, size) = (find(&catalogue::THROUGHPUT)?, find(memory));
-    let fastest = Leader {
-        best: &speed,
-        metric: &catalogue::THROUGHPUT,
-        unit: "",
-        words: [
-            "fastest is",
-            "are equally fast",
-            "faster than",
-            "shown to be the fastest",
-            "highest",
-        ],
-    };
-    let size = size.as_ref().map(|best| Leader {
-        best,
-        metric: memory,
-        unit: memory.label.trim_start_matches("peak "),
-        words: [
-            "least memory takes",
-            "take the same memory",
-            "less than",
-            "shown to take the least memory",
-            "lowest",
-        ],
-    });
-    let told = [Some(fastest), size].into_iter().flatten();
-    let told: Vec<String> = told.filter_map(|one| one.told(view)).collect();
+    let fastest = leader(view, &speed, &catalogue::THROUGHPUT, "fastest", "highest");
+    let least = format!("least {}", memory.label.trim_start_matches("peak "));
+    let least = size.and_then(|size| leader(view, &size, memory, &least, "lowest"));
+    let told = [fastest, least].into_iter().flatten().collect::<Vec<_>>();
     Some(format!("{}: {}.", group.scenario, told.join("; ")))
 }
 
-/// The best by one metric, and how that is said.
-struct Leader<'a> {
-    best: &'a Best,
+/// `fastest is amp-fp16, 2844 samples/s`, as far as that is decided.
+fn leader(
+    view: &View,
+    best: &Best,
     metric: &'static Metric,
-    /// What follows the value.
-    unit: &'static str,
-    /// `fastest is`, `are equally fast`, `faster than`, `shown to be the fastest`, `highest`.
-    words: [&'static str; 5],
-}
-
-impl Leader<'_> {
-    fn told(&self, view: &View) -> Option<String> {
-        let (best, metric) = (self.best, self.metric);
-        let of = |cell: usize| view.median(cell, metric);
-        let value = Quantity::from(metric.unit).write(of(best.leader)?);
-        let value = format!("{value} {}", self.unit);
-        let value = value.trim_end();
-        let names = |cells: &[usize]| named(view, cells);
-        let leader = names(&[best.leader]);
-        let [is, equal, beats, shown, extreme] = self.words;
-        if !best.undecided.is_empty() {
-            let apart = best.undecided.iter().take(NAMED).map(|&cell| {
-                let found = view.pairs.between(cell, best.leader, metric);
-                let apart = found.map_or_else(String::new, |found| {
-                    format!(" ({}{})", effect(&found), comparison::bracketed(&found))
-                });
-                names(&[cell]) + &apart
-            });
-            let rest = best.undecided.iter().skip(NAMED).chain(&best.equal);
-            let rest: Vec<usize> = rest.copied().collect();
-            let rest = Some(names(&rest)).filter(|rest| !rest.is_empty());
-            let others = apart.chain(rest).collect::<Vec<_>>().join(", ");
-            return Some(format!(
-                "no variant is {shown}: {leader} has the {extreme} median, {value}; not decided \
-                 against {others}"
-            ));
-        }
-        if best.equal.is_empty() {
-            return Some(format!("{is} {leader}, {value}"));
-        }
-        let is_same = best.equal.iter().all(|cell| of(*cell) == of(best.leader));
-        let within = if is_same {
-            ""
-        } else {
-            " within the noise threshold"
-        };
-        let rest = if best.beaten.is_empty() {
-            String::new()
-        } else {
-            format!(", {beats} the others")
-        };
-        let all = names(&[&[best.leader], &best.equal[..]].concat());
-        Some(format!("{all} {equal}{within}{rest}, {leader} {value}"))
+    word: &str,
+    extreme: &str,
+) -> Option<String> {
+    let of = |cell: usize| view.median(cell, metric);
+    let value = Quantity::from(metric.unit).write(of(best.leader)?);
+    let first = named(view, &[best.leader]);
+    if best.undecided.is_empty() {
+        let all = named(view, &[&[best.leader], &best.equal[..]].concat());
+        return Some(match &best.equal[..] {
+            [] => format!("{word} is {all}, {value}"),
+            equal if equal.iter().all(|cell| of(*cell) == of(best.leader)) => {
+                format!("{word} are {all} alike, {value}")
+            }
+            _ => format!("{word} are {all} within the noise threshold, {first} {value}"),
+        });
     }
+    let apart = best.undecided.iter().take(NAMED).map(|&cell| {
+        let found = view.pairs.between(cell, best.leader, metric);
+        let apart = found.map(|found| {
+            let interval = comparison::bracketed(&found);
+            format!(" ({}{interval})", effect(&found))
+        });
+        named(view, &[cell]) + &apart.unwrap_or_default()
+    });
+    let rest = best.undecided.iter().skip(NAMED).chain(&best.equal);
+    let rest = named(view, &rest.copied().collect::<Vec<_>>());
+    let others = apart.chain(Some(rest).filter(|rest| !rest.is_empty()));
+    let others = others.collect::<Vec<_>>().join(", ");
+    Some(format!(
+        "{word} is not decided: {first} has the {extreme} median, {value}, against {others}"
+    ))
 }
 
 /// These cells of a scenario by their variant, those of a long list counted.
@@ -217,24 +166,6 @@ fn named(view: &View, cells: &[usize]) -> String {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
         _ => names.concat(),
     }
-}
-
-/// What a scenario takes that computes nothing, in each contender.
-fn idle(view: &View, group: &Group) -> Option<String> {
-    let takes = |index: usize| {
-        let cell = &view.report.cells[index];
-        let resident = cell.metrics.median(&catalogue::RUN_HOST_PEAK_RESIDENT)?;
-        let mut text = format!("{} of host memory", format::bytes(resident));
-        if let Some(context) = cell.metrics.median(&catalogue::CONTEXT) {
-            text += &format!(", {} of the GPU", format::bytes(context));
-        }
-        if let Some(share) = cell.cpu_share() {
-            text += &format!(", {} of a CPU", format::share(share));
-        }
-        Some(view.name_in(&text, index))
-    };
-    let told: Vec<String> = group.cells().filter_map(takes).collect();
-    (!told.is_empty()).then(|| format!("{} takes {}.", group.scenario, told.join("; ")))
 }
 
 fn noise(view: &View) -> Option<String> {
@@ -257,16 +188,5 @@ fn noise(view: &View) -> Option<String> {
     };
     Some(format!(
         "From run to run, throughput varied by {varied} (coefficient of variation)."
-    ))
-}
-
-fn harness(view: &View) -> Option<String> {
-    let cells = view.report.cells.iter();
-    let caused = cells.filter_map(|cell| Some(cell.time?.harness_caused?.median));
-    let middle = median(caused.collect::<Vec<_>>())?;
-    Some(format!(
-        "A run takes {} besides CUDA start, model build, warm-up, measured steps and calibration \
-         (median of the cells).",
-        format::seconds(middle)
     ))
 }

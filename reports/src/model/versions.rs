@@ -3,6 +3,7 @@
 use record::{ImageFacts, usual_track};
 
 use super::{report::SessionSummary, view::View};
+use crate::words::lists::grouped;
 
 /// Fewer versions are a comparison.
 const FEWEST: usize = 3;
@@ -20,22 +21,17 @@ pub(crate) struct Versions {
 
 /// Every track of which a session ran at least three versions.
 pub(crate) fn of(view: &View) -> Vec<Versions> {
-    let mut found: Vec<Versions> = Vec::new();
-    for (place, contender) in view.contenders.iter().enumerate() {
-        let track = usual_track(&contender.image);
-        let known = found
-            .iter_mut()
-            .find(|one| one.session == contender.session && one.track == track);
-        let image = (contender.image.clone(), place);
-        match known {
-            Some(known) => known.images.push(image),
-            None => found.push(Versions {
-                track,
-                session: contender.session.clone(),
-                images: vec![image],
-            }),
-        }
-    }
+    let images = view.contenders.iter().enumerate().map(|(place, one)| {
+        let key = (usual_track(&one.image), one.session.clone());
+        (key, (one.image.clone(), place))
+    });
+    let found = grouped(images).into_iter();
+    let found = found.map(|((track, session), images)| Versions {
+        track,
+        session,
+        images,
+    });
+    let mut found: Vec<Versions> = found.collect();
     found.retain(|one| one.images.len() >= FEWEST);
     for versions in &mut found {
         let mut sessions = view.report.sessions.iter();
@@ -47,7 +43,6 @@ pub(crate) fn of(view: &View) -> Vec<Versions> {
 }
 
 impl Versions {
-    /// Whether this image is one of them.
     pub(crate) fn has(&self, view: &View, image: &str) -> bool {
         let mut places = self.images.iter().map(|(_, place)| *place);
         places.any(|place| view.contenders[place].image == image)

@@ -10,7 +10,10 @@ use super::{
     pairs::Pairs,
     report::{CellSummary, Report},
 };
-use crate::{past::Past, words::format};
+use crate::{
+    past::Past,
+    words::{format, lists::unique},
+};
 
 /// A report with the runs behind it, in the order in which people read it.
 #[derive(Debug)]
@@ -69,7 +72,6 @@ impl<'a> View<'a> {
         self.report.cells.len() > LARGE
     }
 
-    /// The median of a metric in a cell.
     pub(crate) fn median(&self, cell: usize, metric: &Metric) -> Option<f64> {
         self.report.cells[cell].metrics.median(metric)
     }
@@ -78,20 +80,15 @@ impl<'a> View<'a> {
     pub(crate) fn asked(&self) -> Vec<&'static Metric> {
         let sessions = self.report.sessions.iter();
         let asked = sessions.flat_map(|session| session.questions.values());
-        let mut found: Vec<&Metric> = Vec::new();
-        for name in asked.flat_map(|asked| &asked.answered_by) {
-            found.extend(Metric::named(name).filter(|metric| !found.contains(metric)));
-        }
-        found
+        let names = asked.flat_map(|asked| &asked.answered_by);
+        unique(names.filter_map(|name| Metric::named(name)))
     }
 
-    /// Whether some cell has a metric.
     pub(crate) fn has(&self, metric: &Metric) -> bool {
         let mut cells = self.report.cells.iter();
         cells.any(|cell| cell.metrics.get(metric).is_some())
     }
 
-    /// The scenario and the variant of a cell.
     pub(crate) fn place(&self, cell: usize) -> Option<(&Group, &Row)> {
         self.groups.iter().find_map(|group| {
             let (row, _) = group.lanes().find(|(_, other)| *other == cell)?;
@@ -99,7 +96,6 @@ impl<'a> View<'a> {
         })
     }
 
-    /// What is known of the image of a contender.
     pub(crate) fn image(&self, contender: usize) -> Option<&ImageFacts> {
         let Contender { session, image, .. } = &self.contenders[contender];
         let mut sessions = self.report.sessions.iter();
@@ -120,7 +116,6 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The label of the contender that a cell belongs to.
     pub(crate) fn label_of(&self, cell: usize) -> &str {
         &self.contenders[self.contender_of(cell)].label
     }
@@ -166,7 +161,6 @@ impl<'a> View<'a> {
         self.name_in(&self.short_name(cell), cell)
     }
 
-    /// Why a cell has no successful run, in few words.
     pub(crate) fn why_nothing(&self, cell: usize) -> String {
         let reasons = self.runs[cell]
             .iter()

@@ -13,7 +13,6 @@ use crate::words::format::{self, plural};
 const FEW: usize = 3;
 /// A coefficient of variation above this is worth a word.
 const NOISY: f64 = 0.03;
-/// At most so many cells are named.
 const NAMED: usize = 3;
 
 pub(super) fn of(view: &View, sources: &[Source]) -> Vec<String> {
@@ -197,26 +196,19 @@ fn of_runs(view: &View, sources: &[Source]) -> Vec<String> {
         ));
     }
     let is_ok = |run: &Record| run.outcome.is_ok();
-    let mut reasons = tally(view, is_ok, |run| {
+    let reasons = tally(view, is_ok, |run| {
         let gpu = run.monitor.gpus.first();
         gpu.map_or(&[], |gpu| &gpu.throttle_reasons[..])
     });
     // A GPU that idles between two kernels is held back by nothing.
-    reasons.retain(|reason, _| !reason.to_lowercase().contains("idle"));
     let reasons = reasons.iter();
-    let reasons: Vec<_> = reasons
-        .map(|(reason, count)| format!("{reason} in {}", runs(*count)))
-        .collect();
+    let reasons = reasons.filter(|(reason, _)| !reason.to_lowercase().contains("idle"));
+    let reasons = reasons.map(|(reason, count)| format!("{reason} in {}", runs(*count)));
+    let reasons: Vec<_> = reasons.collect();
     if !reasons.is_empty() {
-        found.push(format!(
-            "The GPU held its clocks back: {}.",
-            reasons.join(", ")
-        ));
+        let reasons = reasons.join(", ");
+        found.push(format!("The GPU held its clocks back: {reasons}."));
     }
-    let count = |is: &dyn Fn(&Record) -> bool| {
-        let good = view.runs.iter().flatten().filter(|run| is_ok(run));
-        good.filter(|run| is(run)).count()
-    };
     let busy = sources.iter().flat_map(|source| {
         let good = source.records.records.iter().filter(|run| is_ok(run));
         good.filter_map(|run| source.session.others(run))
@@ -229,23 +221,19 @@ fn of_runs(view: &View, sources: &[Source]) -> Vec<String> {
             runs(busy.len())
         ));
     }
-    let shared = count(&|run| run.monitor.is_shared());
-    if shared > 0 {
-        found.push(format!(
-            "Other processes used the GPU during {}.",
-            runs(shared)
-        ));
-    }
-    let skipped = count(&|run| {
-        let skipped = run.values.get("skipped_steps_count");
-        skipped.is_some_and(|skipped| *skipped > 0.0)
-    });
-    if skipped > 0 {
-        found.push(format!(
-            "The loss scaler skipped measured optimizer steps in {}; those steps are cheaper.",
-            runs(skipped)
-        ));
-    }
+    let mut told = |is: fn(&Record) -> bool, words: &str| {
+        let good = view.runs.iter().flatten().filter(|run| is_ok(run));
+        let count = good.filter(|run| is(run)).count();
+        found.extend((count > 0).then(|| words.replace("{}", &runs(count))));
+    };
+    told(
+        |run| run.monitor.is_shared(),
+        "Other processes used the GPU during {}.",
+    );
+    told(
+        |run| run.value("skipped_steps_count") > Some(0.0),
+        "The loss scaler skipped measured optimizer steps in {}; those steps are cheaper.",
+    );
     found
 }
 

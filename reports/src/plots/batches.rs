@@ -1,7 +1,5 @@
 //! Batch against memory: what a search for the largest batch attempted, and where it ended.
 
-use std::collections::BTreeSet;
-
 use record::fit::{Attempt, Fit, Found};
 
 use super::plot::Drawing;
@@ -10,7 +8,10 @@ use crate::{
     document::Kind,
     fit::{budget, ended, is_too_large, names, peak, throughput, why_no_more, word},
     svg::{Look, Shape, ink::Ink},
-    words::format::{self, Quantity, plural},
+    words::{
+        format::{self, Quantity, plural},
+        lists::grouped,
+    },
 };
 
 pub(crate) const TITLE: &str = "Batch against memory";
@@ -24,15 +25,9 @@ const MOST: usize = 40;
 
 /// A chart for each image and scenario, with a panel for each combination.
 pub(crate) fn drawing(fit: &Fit) -> Drawing {
-    let mut seen = BTreeSet::new();
     let all = fit.found.iter();
-    let names = all.map(|one| (&one.image, &one.scenario));
-    let names = names.filter(|name| seen.insert(*name));
-    let charts = names.map(|(image, scenario)| {
-        let own = fit.found.iter();
-        let own = own.filter(|one| (&one.image, &one.scenario) == (image, scenario));
-        chart(fit, &own.collect::<Vec<_>>())
-    });
+    let all = grouped(all.map(|one| ((&one.image, &one.scenario), one)));
+    let charts = all.iter().map(|(_, own)| chart(fit, own));
     let legend = swept(fit, &fit.found.iter().collect::<Vec<_>>()).legend();
     (legend, charts.collect())
 }
@@ -51,7 +46,6 @@ fn chart(fit: &Fit, found: &[&Found]) -> Chart {
     }
 }
 
-/// For a card of an index: the first combination.
 pub(crate) fn card(fit: &Fit) -> Option<Chart> {
     let first = fit.found.first()?;
     let answer = Entry::new(format::clean(&first.combination), caption(first));

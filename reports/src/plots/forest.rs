@@ -32,7 +32,6 @@ pub(crate) const PLOT: Plot = Plot {
 
 /// Rows of the picture that a report begins with.
 pub(crate) const FIRST: usize = 12;
-/// Rows on a card of an index.
 pub(crate) const ON_A_CARD: usize = 4;
 /// Rows of one drawing; what does not fit stands in the tables.
 pub(crate) const MOST: usize = 60;
@@ -95,7 +94,6 @@ pub(crate) fn gravest_of(view: &View, most: usize) -> Option<Chart> {
     }
 }
 
-/// The changes of one comparison, the worst first.
 pub(crate) fn of_comparison(verdicts: &Verdicts, most: usize) -> Option<Chart> {
     let changes = changes::of_comparison(verdicts, false).collect();
     chart(false, change_lines(&changes::worst_first(changes)), most)
@@ -127,7 +125,6 @@ fn draw(view: &View) -> Drawing {
     )
 }
 
-/// A chart of what a page begins with.
 pub(crate) fn first(chart: Chart, has_claims: bool, is_choice: bool) -> Block {
     let legend = judged::legend(has_claims, is_choice);
     Block::Picture(Picture::of("first", PLOT.title, legend, vec![chart]))

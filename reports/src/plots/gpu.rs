@@ -121,7 +121,6 @@ fn on_cpu(view: &View, cell: usize) -> bool {
     view.runs[cell].iter().all(|run| !run.device.is_cuda())
 }
 
-/// All that is known of what the GPU did for a cell.
 fn told(view: &View, drawn: &[&Column], cell: usize, entry: Entry) -> Option<Entry> {
     let runs = view.good_runs(cell);
     if runs.is_empty() {

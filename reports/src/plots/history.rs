@@ -25,7 +25,6 @@ pub(crate) const PLOT: Plot = Plot {
 
 /// Rows of one drawing; the table has the others.
 const MOST: usize = 60;
-/// Rows on a card of an index.
 const ON_A_CARD: usize = 4;
 const HEIGHT: f64 = 34.0;
 
@@ -43,7 +42,6 @@ pub(crate) fn drawing(past: &[Past]) -> Drawing {
     (legend, Vec::from_iter(chart(past)))
 }
 
-/// A panel for each metric; `None` where there is no history.
 fn chart(past: &[Past]) -> Option<Chart> {
     let all = past::in_order(past);
     let shown = &all[..all.len().min(MOST)];
@@ -57,11 +55,9 @@ fn chart(past: &[Past]) -> Option<Chart> {
     })
 }
 
-/// For a card of an index: the first few.
 pub(crate) fn card(past: &[Past]) -> Option<Chart> {
     let all = past::in_order(past);
-    let shown = &all[..all.len().min(ON_A_CARD)];
-    (!shown.is_empty()).then(|| panels(shown))
+    (!all.is_empty()).then(|| panels(&all[..all.len().min(ON_A_CARD)]))
 }
 
 fn panels(past: &[&Past]) -> Chart {

@@ -22,7 +22,6 @@ pub(super) fn value(found: &MetricVerdict) -> String {
     }
 }
 
-/// An entry with its columns: verdict, change, interval.
 pub(super) fn columns(
     entry: Entry,
     found: &MetricVerdict,
@@ -50,7 +49,6 @@ pub(super) fn look(mark: Mark) -> Look {
     }
 }
 
-/// What the marks mean, of claims or of changes.
 pub(super) fn legend(has_claims: bool, is_choice: bool) -> Vec<Key> {
     let ([bad, good], behind) = match (has_claims, is_choice) {
         (true, _) => (["refuted", "holds"], "claimed range"),

@@ -1,21 +1,17 @@
 //! Memory as stacked bars: what the tensors took, what the allocator kept beyond it, and what
 //! lies outside the allocator; beside them the peak of the whole run.
 
-use std::cmp::Ordering::Equal;
-
 use metrics::catalogue;
 
 use super::{
-    plot::{Drawing, Plot, by_group},
+    plot::Plot,
     stacked::{
         Length::{Median, Of},
         Limit, Mark, Part, Stacked, part,
     },
 };
 use crate::{
-    charts::{Chart, Node, Tree},
     model::{CellSummary, Group, View, run_peak},
-    svg::ink::Ink,
     words::format::Quantity,
 };
 
@@ -37,22 +33,15 @@ pub(super) const PLOT: Plot = Plot {
         "context_bytes",
     ],
     is_detail: false,
-    draw,
+    draw: |view| STACKED.draw(view),
 };
-
-/// The bars of each scenario, then what its largest cell held within what.
-fn draw(view: &View) -> Drawing {
-    let (legend, mut charts) = STACKED.draw(view);
-    charts.extend(by_group(view, |group| nested(view, group)).1);
-    (legend, charts)
-}
 
 const STACKED: Stacked = Stacked {
     parts: &PARTS,
     quantity: Quantity::Bytes,
     axis: "Peak memory",
     mark: Some(("whole run", whole_run)),
-    limits,
+    limits: Some(limits),
 };
 
 /// The size of the GPU, and what of it the runs of a scenario may take. The allocator's limit counts
@@ -102,47 +91,6 @@ fn undivided(cell: &CellSummary) -> Option<f64> {
     let model: f64 = model.into_iter().filter_map(median).sum();
     let is_divided = median(&catalogue::ACTIVATIONS).is_some();
     Some(median(&catalogue::PEAK_ALLOCATED)? - model).filter(|_| !is_divided)
-}
-
-/// Of the cell that takes the most of the GPU: the allocator's memory within the process's, the
-/// tensors within the allocator's.
-fn nested(view: &View, group: &Group) -> Option<Chart> {
-    let peak = |cell: usize| view.median(cell, &catalogue::PROCESS_PEAK);
-    let by_peak =
-        |one: &usize, other: &usize| peak(*one).partial_cmp(&peak(*other)).unwrap_or(Equal);
-    let cell = group
-        .cells()
-        .filter(|cell| peak(*cell).is_some())
-        .max_by(by_peak)?;
-    let (row, _) = group.lanes().find(|(_, other)| *other == cell)?;
-    let summary = &view.report.cells[cell];
-    let median = |metric| summary.metrics.median(metric);
-    let parts = |range: std::ops::Range<usize>| {
-        let parts = PARTS[range].iter();
-        parts
-            .filter_map(|part| part.node(summary))
-            .collect::<Vec<_>>()
-    };
-    let grey = |name: &str, value: f64, parts: Vec<Node>| Node {
-        ink: Some(Ink::Axis),
-        ..Node::new(name, value, parts)
-    };
-    let tensors = grey("Tensors", median(&catalogue::PEAK_ALLOCATED)?, parts(0..6));
-    let within: Vec<Node> = [tensors].into_iter().chain(parts(6..7)).collect();
-    let allocator = grey("Allocator", median(&catalogue::PEAK_RESERVED)?, within);
-    let within = [allocator].into_iter().chain(parts(7..8));
-    let root = Node::new("Process", peak(cell)?, within.collect());
-    let tree = Tree {
-        quantity: Quantity::Bytes,
-        root,
-    };
-    Some(Chart {
-        subtitle: format!(
-            "{}, the largest: what is within what",
-            view.name_in(&row.label, cell)
-        ),
-        ..tree.chart()
-    })
 }
 
 /// On the CPU, where no allocator reserves: what else the container held.

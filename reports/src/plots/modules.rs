@@ -41,7 +41,6 @@ const COLUMNS: [(&str, &str, Quantity); 8] = [
     ("backward", "backward_seconds", Seconds),
 ];
 
-/// What some columns of a module come to.
 fn sum(values: &Values, columns: std::ops::Range<usize>) -> f64 {
     let names = COLUMNS[columns].iter();
     names.filter_map(|(_, name, _)| values.get(*name)).sum()

@@ -31,7 +31,6 @@ const MARK: f64 = 10.0;
 #[derive(Debug)]
 struct Point {
     cell: usize,
-    contender: usize,
     /// The variant's number in its scenario, from 1.
     number: usize,
     bytes: Spread,
@@ -64,26 +63,26 @@ fn draw(view: &View) -> Drawing {
 fn points(view: &View, group: &Group, memory: &'static Metric) -> Vec<Point> {
     let rows = group.rows.iter().zip(1..);
     let cells = rows.flat_map(|(row, number)| row.cells.iter().map(move |&cell| (number, cell)));
-    let mut points: Vec<Point> = cells
-        .filter_map(|(number, cell)| {
-            let summary = &view.report.cells[cell];
-            Some(Point {
-                cell,
-                contender: view.contender_of(cell),
-                number,
-                bytes: summary.metrics.get(memory)?,
-                throughput: summary.metrics.get(&catalogue::THROUGHPUT)?,
-                is_beaten: false,
-            })
+    let points = cells.filter_map(|(number, cell)| {
+        let metrics = &view.report.cells[cell].metrics;
+        Some(Point {
+            cell,
+            number,
+            bytes: metrics.get(memory)?,
+            throughput: metrics.get(&catalogue::THROUGHPUT)?,
+            is_beaten: false,
         })
-        .collect();
-    for index in 0..points.len() {
-        let point = &points[index];
-        points[index].is_beaten = points
-            .iter()
-            .any(|other| point.is_beaten_by(other, view, memory));
-    }
-    points
+    });
+    let points: Vec<Point> = points.collect();
+    let is_beaten = |point: &Point| {
+        let mut others = points.iter();
+        others.any(|other| point.is_beaten_by(other, view, memory))
+    };
+    let points = points.iter().map(|point| Point {
+        is_beaten: is_beaten(point),
+        ..*point
+    });
+    points.collect()
 }
 
 fn chart(view: &View, group: &Group, memory: &'static Metric, points: &[Point]) -> Chart {
@@ -107,7 +106,7 @@ fn chart(view: &View, group: &Group, memory: &'static Metric, points: &[Point]) 
             ..Spot::of(
                 (point.bytes.median, point.throughput.median),
                 MARK,
-                Look::series(point.contender).hollow(point.is_beaten),
+                Look::series(view.contender_of(point.cell)).hollow(point.is_beaten),
             )
         })
     });

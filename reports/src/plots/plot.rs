@@ -21,7 +21,6 @@ pub(crate) struct Plot {
     pub(crate) answers: &'static [&'static str],
     /// Whether a page of very many cells does without it, unless its suite asks for it.
     pub(crate) is_detail: bool,
-    /// Declares its charts.
     pub(crate) draw: fn(&View) -> Drawing,
 }
 
@@ -29,7 +28,6 @@ pub(crate) struct Plot {
 pub(crate) type Drawing = (Vec<Key>, Vec<Chart>);
 
 impl Plot {
-    /// With what it draws; `None` where that is nothing.
     pub(crate) fn section(&self, (legend, charts): Drawing) -> Option<Section> {
         let has_charts = !charts.is_empty();
         let picture = Picture::of(self.id, self.title, legend, charts);

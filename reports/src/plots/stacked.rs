@@ -6,8 +6,8 @@ use metrics::Metric;
 
 use super::plot::{Drawing, by_group, rows};
 use crate::{
-    charts::{Axis, Chart, Entry, Key, Node, Scaled, Track},
-    model::{CellSummary, Group, TimeParts, View},
+    charts::{Axis, Chart, Entry, Key, Scaled, Track},
+    model::{CellSummary, Group, View},
     svg::{Look, Shape, ink::Ink},
     words::format::Quantity,
 };
@@ -25,10 +25,9 @@ pub(super) struct Part {
     length: Length,
 }
 
-/// Where the length of a part comes from.
 pub(super) enum Length {
     Median(&'static Metric),
-    Time(fn(&TimeParts) -> f64),
+    Time(&'static str),
     Of(fn(&CellSummary) -> Option<f64>),
 }
 
@@ -44,19 +43,10 @@ impl Part {
     fn of(&self, cell: &CellSummary) -> Option<f64> {
         let length = match self.length {
             Length::Median(metric) => cell.metrics.median(metric),
-            Length::Time(read) => cell.time.as_ref().map(read),
+            Length::Time(name) => cell.time.as_ref()?.parts.get(name).copied(),
             Length::Of(read) => read(cell),
         };
         length.filter(|length| *length > 0.0)
-    }
-
-    /// As a part of a tree.
-    pub(super) fn node(&self, cell: &CellSummary) -> Option<Node> {
-        let value = self.of(cell)?;
-        Some(Node {
-            ink: Some(self.ink),
-            ..Node::new(self.label, value, Vec::new())
-        })
     }
 }
 
@@ -67,7 +57,7 @@ pub(super) struct Stacked {
     pub(super) axis: &'static str,
     /// The legend's word for what is marked beside a bar, and how it is found.
     pub(super) mark: Option<(&'static str, FindMark)>,
-    pub(super) limits: fn(&View, &Group) -> Vec<Limit>,
+    pub(super) limits: Option<fn(&View, &Group) -> Vec<Limit>>,
 }
 
 /// What bars, or parts of them, must not exceed.
@@ -78,12 +68,6 @@ pub(super) struct Limit {
     pub(super) beside: Option<fn(&CellSummary) -> Option<f64>>,
 }
 
-/// No values to hold bars against.
-pub(super) fn no_limits(_: &View, _: &Group) -> Vec<Limit> {
-    Vec::new()
-}
-
-/// Finds what is marked beside the bar of a cell.
 type FindMark = fn(&CellSummary) -> Option<Mark>;
 
 /// A value beside a bar's, and what made it.
@@ -136,7 +120,7 @@ impl Stacked {
         let broken_from = judge::median(known())? * BROKEN;
         let longest = known().filter(|total| *total <= broken_from);
         let longest = longest.fold(0.0, f64::max);
-        let limits = (self.limits)(view, group);
+        let limits = self.limits.map(|of| of(view, group)).unwrap_or_default();
         let is_near = |limit: &&Limit| limit.value <= LIMIT_WIDENS * longest;
         let near: Vec<&Limit> = limits.iter().filter(is_near).collect();
         let marks = cells().filter_map(|cell| Some(self.marked(cell)?.value));

@@ -5,7 +5,7 @@ use record::Record;
 
 use super::plot::{Drawing, Plot, by_group, entries};
 use crate::{
-    charts::{Axis, Chart, Entry, Layer, Panel, Reading, Spot, extent, extremes},
+    charts::{Axis, Chart, Entry, Layer, Panel, Reading, Spot, extremes},
     model::{Group, Row, View},
     svg::{Dashes, Look},
     words::format::{self, Quantity},
@@ -16,16 +16,14 @@ pub(super) const PLOT: Plot = Plot {
     title: "Step times over the run",
     about: "One line for each successful run, from its first measured step to its last. A slope \
             means warm-up that was too short or clocks that fall; a comb means something periodic. \
-            Each picture has its own scale, logarithmic where one step took many times the others; \
-            two strokes across the axis mark one that does not begin at 0.",
+            Each picture has its own scale, logarithmic where steps lie very far apart; two strokes \
+            across the axis mark one that does not begin at 0.",
     answers: &["step_median_seconds", "step_p99_seconds"],
     is_detail: true,
     draw,
 };
 
 const HEIGHT: f64 = 96.0;
-/// One greatest step beyond so many medians makes the scale logarithmic.
-const FAR: f64 = 5.0;
 
 const MOST_POINTS: usize = 300;
 const STEPS: &str = "step_seconds";
@@ -41,7 +39,6 @@ fn draw(view: &View) -> Drawing {
     })
 }
 
-/// The quantiles of each cell's steps, of all its runs together.
 fn told(view: &View, group: &Group) -> Vec<Entry> {
     const QUANTILES: [(&str, f64); 6] = [
         ("least", 0.0),
@@ -92,6 +89,7 @@ fn panel(label: &str, runs: &[Run]) -> Panel {
     let times: Vec<f64> = runs.iter().flat_map(|(_, run)| run.series(STEPS)).collect();
     let steps = runs.iter().map(|(_, run)| run.series(STEPS).count());
     let last = steps.max().unwrap_or(1).saturating_sub(1).max(1);
+    let threshold = catalogue::STEP_MEDIAN.threshold;
     let is_several = runs.iter().any(|(contender, _)| *contender != runs[0].0);
     let layers = runs.iter().flat_map(|&(contender, run)| {
         let look = Look::series(contender);
@@ -115,22 +113,8 @@ fn panel(label: &str, runs: &[Run]) -> Panel {
         reading: Some(Reading(label.to_owned(), "step")),
         ..Panel::of(
             Axis::linear("step", Quantity::Plain, (0.0, last as f64)),
-            time_axis(&times),
+            Axis::close("step time", Quantity::Seconds, &times, threshold),
             layers.collect(),
         )
     }
-}
-
-fn time_axis(times: &[f64]) -> Axis {
-    let (low, high) = extent(times);
-    let middle = judge::median(times.iter().copied().filter(|time| time.is_finite()));
-    let middle = middle.unwrap_or(1.0);
-    if low > 0.0 && high > middle * FAR {
-        return Axis::covering("step time", Quantity::Seconds, times, 1.0);
-    }
-    // Never magnified so far that what counts as noise fills the picture.
-    let least = 4.0 * catalogue::STEP_MEDIAN.threshold * middle;
-    let room = ((high - low) * 0.08).max((least - (high - low)) / 2.0);
-    let ends = ((low - room).max(0.0), high + room);
-    Axis::linear("step time", Quantity::Seconds, ends)
 }

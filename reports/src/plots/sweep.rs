@@ -12,6 +12,7 @@ use crate::{
     words::{
         comparison::spelled,
         format::{self, Quantity, plural},
+        lists::grouped,
     },
 };
 
@@ -29,7 +30,6 @@ pub(super) const PLOT: Plot = Plot {
 /// Fewer values are a comparison.
 const FEWEST: usize = 3;
 
-/// Of a chart, and of a panel in it.
 type Name = [String; 2];
 
 struct Sweep {
@@ -38,7 +38,6 @@ struct Sweep {
     /// What is varied in a cell, and what it shares with the other cells of its chart and its panel.
     place: fn(&View, usize) -> Option<(f64, Name)>,
     metric: &'static Metric,
-    /// What values are to be kept below.
     limit: fn(&View, usize) -> Option<(String, f64)>,
 }
 
@@ -87,7 +86,7 @@ fn by_axis(view: &View, cell: usize, varied: &str) -> Option<(f64, Name)> {
 fn draw(view: &View) -> Drawing {
     let mut keys: Vec<Key> = Vec::new();
     let mut charts = Vec::new();
-    for (sweep, [heading, _], panels) in SWEEPS.iter().flat_map(|sweep| charts_of(view, sweep)) {
+    for (sweep, heading, panels) in SWEEPS.iter().flat_map(|sweep| charts_of(view, sweep)) {
         let swept = sweep.swept(view, panels);
         for key in swept.legend() {
             if keys.iter().all(|one| one.label != key.label) {
@@ -107,40 +106,25 @@ fn draw(view: &View) -> Drawing {
 /// A varied quantity's value with its cell.
 type At = (f64, usize);
 type Panel = (Name, Vec<At>);
-type Charted<'a> = (&'a Sweep, Name, Vec<Panel>);
+type Charted<'a> = (&'a Sweep, String, Vec<Panel>);
 
 /// The panels of each chart, of those cells that have enough values.
 fn charts_of<'a>(view: &View, sweep: &'a Sweep) -> Vec<Charted<'a>> {
-    let mut panels: Vec<Panel> = Vec::new();
-    for cell in 0..view.report.cells.len() {
-        let Some((at, name)) = (sweep.place)(view, cell) else {
-            continue;
-        };
-        if view
-            .median(cell, sweep.metric)
-            .is_none_or(|value| value <= 0.0)
-        {
-            continue;
-        }
-        match panels.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, own)) => own.push((at, cell)),
-            None => panels.push((name, vec![(at, cell)])),
-        }
-    }
+    let cells = (0..view.report.cells.len()).filter_map(|cell| {
+        let (at, name) = (sweep.place)(view, cell)?;
+        let value = view.median(cell, sweep.metric)?;
+        (value > 0.0).then_some((name, (at, cell)))
+    });
+    let mut panels: Vec<Panel> = grouped(cells);
     panels.retain(|(_, own)| {
         let mut values: Vec<f64> = own.iter().map(|(at, _)| *at).collect();
         values.sort_by(f64::total_cmp);
         values.dedup();
         values.len() >= FEWEST
     });
-    let mut charts: Vec<Charted> = Vec::new();
-    for panel in panels {
-        match charts.iter_mut().find(|(_, name, _)| name[0] == panel.0[0]) {
-            Some((.., own)) => own.push(panel),
-            None => charts.push((sweep, panel.0.clone(), vec![panel])),
-        }
-    }
-    charts
+    let charts = panels.into_iter().map(|panel| (panel.0[0].clone(), panel));
+    let charts = grouped(charts).into_iter();
+    charts.map(|(name, own)| (sweep, name, own)).collect()
 }
 
 impl Sweep {
@@ -174,7 +158,6 @@ impl Sweep {
         self.up.1 == Quantity::Percent
     }
 
-    /// A curve for each image.
     fn curves(&self, view: &View, cells: &[At]) -> Vec<Curve> {
         let of = |contender: usize| {
             let own = cells

@@ -36,7 +36,6 @@ pub(super) const PLOT: Plot = Plot {
 
 const HEIGHT: f64 = 170.0;
 const MOST: usize = 160;
-/// Runs that ran out of memory, of one scenario.
 const FAILED: usize = 2;
 const SCENARIOS: usize = 24;
 /// The GPU's size or a limit is drawn up to so many times the peak.
@@ -301,35 +300,25 @@ fn peaks(run: &Record) -> Vec<Layer> {
         .into_iter()
         .find_map(|phase| monitor::stretch_of(run, phase));
     let measured = monitor::stretch_of(run, Phase::Measure);
-    let highest = |is_within: &dyn Fn(f64) -> bool| {
+    let whole = &catalogue::RUN_PROCESS_PEAK;
+    let mark = |metric: &metrics::Metric, what: &str, look, is_within: &dyn Fn(f64) -> bool| {
         let samples = process(run)?.samples.iter();
         let within = samples.filter(|sample| is_within(sample.0));
-        within.max_by(|one, other| one.1.total_cmp(&other.1))
-    };
-    let mark = |metric: &metrics::Metric, what: &str, look, time: f64| {
+        let highest = within.max_by(|one, other| one.1.total_cmp(&other.1))?;
         let value = metric.of(run)?;
         Some(Layer::Mark(Spot {
             label: format!("{what} {}", format::bytes(value)),
             hint: format!("{}: {}", metric.label, format::bytes(value)),
-            ..Spot::of((time, value), 8.0, look)
+            ..Spot::of((highest.0, value), 8.0, look)
         }))
     };
-    let within = |stretch: Option<(f64, f64)>, time: f64| {
-        stretch.is_some_and(|(from, to)| (from..=to).contains(&time))
-    };
-    let in_steps = highest(&|time| within(measured, time))
-        .and_then(|sample| mark(&catalogue::PROCESS_PEAK, "measured", MEASURED, sample.0));
+    let in_steps = mark(&catalogue::PROCESS_PEAK, "measured", MEASURED, &|time| {
+        measured.is_some_and(|(from, to)| (from..=to).contains(&time))
+    });
     // Where nothing beyond the measured steps took more, one mark says both.
-    let [whole, steps] = [&catalogue::RUN_PROCESS_PEAK, &catalogue::PROCESS_PEAK];
-    let is_more = whole.of(run) > steps.of(run);
-    let before = |time: f64| after.is_none_or(|(from, _)| time < from);
-    let in_run = highest(&before).filter(|_| is_more).and_then(|sample| {
-        mark(
-            &catalogue::RUN_PROCESS_PEAK,
-            "whole run",
-            WHOLE_RUN,
-            sample.0,
-        )
+    let is_more = whole.of(run) > catalogue::PROCESS_PEAK.of(run);
+    let in_run = mark(whole, "whole run", WHOLE_RUN, &|time| {
+        is_more && after.is_none_or(|(from, _)| time < from)
     });
     in_steps.into_iter().chain(in_run).collect()
 }

@@ -12,14 +12,12 @@ use crate::{
     words::format,
 };
 
-/// Blocks as the inside of a section.
 #[derive(Template)]
 #[template(path = "blocks.html")]
 pub(crate) struct Html<'a> {
     pub(crate) blocks: &'a [Block],
 }
 
-/// Blocks that nothing stands around.
 pub(crate) fn document(blocks: &[Block]) -> String {
     Html { blocks }.to_string()
 }
@@ -147,7 +145,6 @@ fn size(bytes: u64) -> String {
     format::bytes(bytes as f64)
 }
 
-/// A picture's title and what one drawing of it is about.
 fn joined(title: &str, heading: &str) -> String {
     match heading {
         "" => title.to_owned(),

@@ -192,7 +192,6 @@ fn laid_out(columns: &[(Kind, &str)], rows: &[Vec<Cell>], style: Style) -> Strin
 /// Spaces beside a column's text, on both sides together.
 const PADDING: usize = 2;
 
-/// An empty table as wide as the reader's lines.
 fn ruled(style: Style) -> Grid {
     let mut grid = Grid::new();
     // The caller knows where the text goes; the table must not ask stdout itself.

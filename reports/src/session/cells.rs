@@ -20,64 +20,59 @@ const COLUMNS: [Column; 13] = [
         Some(significant(throughput(cell)?.median, 4))
     }),
     Column("CV", |cell| {
-        throughput(cell)?
-            .coefficient_of_variation
-            .map(format::share)
+        let variation = throughput(cell)?.coefficient_of_variation;
+        variation.map(format::share)
     }),
     Column("range", |cell| {
-        let Spread {
-            n,
-            minimum,
-            maximum,
-            ..
-        } = throughput(cell)?;
-        let (low, high) = (significant(minimum, 4), significant(maximum, 4));
-        (n > 1).then(|| format!("{low} – {high}"))
+        let spread = throughput(cell)?;
+        let [low, high] = [spread.minimum, spread.maximum].map(|end| significant(end, 4));
+        (spread.n > 1).then(|| format!("{low} – {high}"))
     }),
     Column("step p50", |cell| {
-        cell.metrics.median(&catalogue::STEP_MEDIAN).map(seconds)
+        median(cell, &catalogue::STEP_MEDIAN).map(seconds)
     }),
     Column("step p99", |cell| {
-        cell.metrics.median(&catalogue::STEP_P99).map(seconds)
+        median(cell, &catalogue::STEP_P99).map(seconds)
     }),
     // Who idles allocates nothing.
     Column("allocated", |cell| {
-        let median = cell.metrics.median(&catalogue::PEAK_ALLOCATED)?;
-        (!is_idle(cell)).then(|| bytes(median))
+        bytes_where(!is_idle(cell), cell, &catalogue::PEAK_ALLOCATED)
     }),
     Column("reserved", |cell| {
-        let median = cell.metrics.median(&catalogue::PEAK_RESERVED)?;
-        (!is_idle(cell)).then(|| bytes(median))
+        bytes_where(!is_idle(cell), cell, &catalogue::PEAK_RESERVED)
     }),
     Column("on the GPU", |cell| {
-        cell.metrics.median(&catalogue::PROCESS_PEAK).map(bytes)
+        bytes_where(true, cell, &catalogue::PROCESS_PEAK)
     }),
     // On a GPU, the host's memory is seldom what a reader looks for; the JSON has it.
     Column("host RSS", |cell| {
-        let resident = cell.metrics.median(&catalogue::RUN_HOST_PEAK_RESIDENT)?;
-        let on_cpu = cell.metrics.get(&catalogue::PEAK_RESERVED).is_none();
-        (on_cpu || is_idle(cell)).then(|| bytes(resident))
+        let on_cpu = median(cell, &catalogue::PEAK_RESERVED).is_none();
+        let is_shown = on_cpu || is_idle(cell);
+        bytes_where(is_shown, cell, &catalogue::RUN_HOST_PEAK_RESIDENT)
     }),
     // In every run, but only where nothing runs is it what a reader looks for.
     Column("context", |cell| {
-        let context = cell.metrics.median(&catalogue::CONTEXT)?;
-        is_idle(cell).then(|| bytes(context))
+        bytes_where(is_idle(cell), cell, &catalogue::CONTEXT)
     }),
     Column("cpu", |cell| {
-        let share = cell.cpu_share()?;
-        is_idle(cell).then(|| format::share(share))
+        let share = cell.cpu_share().filter(|_| is_idle(cell));
+        share.map(format::share)
     }),
     Column("loss", |cell| {
-        let last = cell.metrics.median(&catalogue::LAST_LOSS)?;
-        let first = cell.metrics.median(&catalogue::FIRST_LOSS)?;
-        Some(format!(
-            "{} → {}",
-            significant(first, 3),
-            significant(last, 3)
-        ))
+        let ends = median(cell, &catalogue::FIRST_LOSS).zip(median(cell, &catalogue::LAST_LOSS))?;
+        let [first, last] = [ends.0, ends.1].map(|loss| significant(loss, 3));
+        Some(format!("{first} → {last}"))
     }),
     Column("runs ok", |cell| Some(runs(cell))),
 ];
+
+fn median(cell: &CellSummary, metric: &Metric) -> Option<f64> {
+    cell.metrics.median(metric)
+}
+
+fn bytes_where(is_shown: bool, cell: &CellSummary, metric: &Metric) -> Option<String> {
+    median(cell, metric).filter(|_| is_shown).map(bytes)
+}
 
 /// The cells of all sessions by scenario, with the columns of which at least one cell knows the
 /// metric. The range of the runs only where no picture shows it.

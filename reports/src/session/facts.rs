@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use record::{Deciding, Gpu, ImageFacts, LookEnd, Machine, command_line};
+use record::{Deciding, Gpu, ImageFacts, ImageParts, LookEnd, Machine, command_line};
 
 use crate::{
     document::{Block, Card, Fact},
@@ -85,49 +85,59 @@ pub(super) fn size(image: &ImageFacts) -> Option<String> {
 
 fn run(session: &SessionSummary) -> Vec<Fact> {
     let (tool, engine) = (&session.tool, &session.engine);
-    let start = session
-        .started_at
-        .strftime("%Y-%m-%d %H:%M:%S UTC")
-        .to_string();
+    let start = session.started_at.strftime("%Y-%m-%d %H:%M:%S UTC");
     let lasted = session.ended_at.map_or_else(
         || "not ended".to_owned(),
         |end| format::duration(end.duration_since(session.started_at).as_secs_f64()),
     );
-    let command = (!tool.command.is_empty()).then(|| command_line(&tool.command));
-    let version = join([Some(tool.version.clone()), tool.revision.clone()]);
+    let blocks = format::plural(session.blocks as usize, "block", "blocks");
+    let runs = format::plural(session.runs, "run", "runs");
     let suites = session.suites.iter();
     let suites = suites.map(|(suite, digest)| format!("{suite} ({})", format::short(digest)));
-    let blocks = format::plural(session.blocks as usize, "block", "blocks");
-    let plan = format!("{blocks}, order from seed {}", session.order_seed);
-    let deciding = session.deciding.as_ref().map(until_decided);
-    let runs = format::plural(session.runs, "run", "runs");
-    let storage = engine
-        .storage_driver
-        .as_ref()
-        .map(|driver| format!("storage {driver}"));
-    let gpu_path = engine
-        .gpu_path
-        .as_ref()
-        .map(|path| format!("GPU by {path}"));
-    let runs = format!("{runs}, {} failed", session.failed);
-    let engine = [
+    let storage = engine.storage_driver.iter();
+    let gpu_path = engine.gpu_path.iter();
+    let engine = join([
         Some(engine.kind.clone()),
         engine.version.clone(),
-        storage,
-        gpu_path,
-    ];
+        storage.map(|driver| format!("storage {driver}")).next(),
+        gpu_path.map(|path| format!("GPU by {path}")).next(),
+    ]);
     let device = match &session.devices[..] {
         [] => session.device.to_string(),
         devices => devices.join(", "),
     };
-    let mut facts = vec![("Began", start), ("Took", lasted)];
-    facts.extend(command.map(|command| ("Command", command)));
-    facts.push(("Torchgauge", version));
+    let command = (!tool.command.is_empty()).then(|| command_line(&tool.command));
+    let mut facts = known([
+        ("Began", Some(start.to_string())),
+        ("Took", Some(lasted)),
+        ("Command", command),
+        (
+            "Torchgauge",
+            Some(join([Some(tool.version.clone()), tool.revision.clone()])),
+        ),
+    ]);
     facts.extend(suites.map(|suite| ("Suite", suite)));
-    facts.push(("Plan", plan));
-    facts.extend(deciding.map(|deciding| ("Until decided", deciding)));
-    facts.extend([("Runs", runs), ("Engine", join(engine)), ("Device", device)]);
+    facts.extend(known([
+        (
+            "Plan",
+            Some(format!("{blocks}, order from seed {}", session.order_seed)),
+        ),
+        (
+            "Until decided",
+            session.deciding.as_ref().map(until_decided),
+        ),
+        ("Runs", Some(format!("{runs}, {} failed", session.failed))),
+        ("Engine", Some(engine)),
+        ("Device", Some(device)),
+    ]));
     facts
+}
+
+fn known<const N: usize>(facts: [(&'static str, Option<String>); N]) -> Vec<Fact> {
+    let facts = facts.into_iter();
+    facts
+        .filter_map(|(name, fact)| Some((name, fact?)))
+        .collect()
 }
 
 /// How a session ended that added blocks until it was decided.
@@ -155,31 +165,31 @@ fn until_decided(deciding: &Deciding) -> String {
 
 fn machine(machine: &Machine) -> Vec<Fact> {
     let cpu = &machine.cpu;
-    let cores = Some(format!("{} cores usable", cpu.logical_cores));
-    let governor = cpu
-        .governor
-        .as_ref()
-        .map(|governor| format!("governor {governor}"));
-    let cuda = machine
-        .driver_cuda_version
-        .as_ref()
-        .map(|cuda| format!("CUDA up to {cuda}"));
-    let driver = [machine.driver_version.clone(), cuda];
-    let driver = driver.iter().any(Option::is_some).then(|| join(driver));
-    let kernel = Some(format!("kernel {}", machine.kernel));
-    let mut facts = vec![
-        ("Host", machine.name.clone()),
-        ("System", join([Some(machine.os.clone()), kernel])),
+    let governor = cpu.governor.iter();
+    let cuda = machine.driver_cuda_version.iter();
+    let driver = [
+        machine.driver_version.clone(),
+        cuda.map(|cuda| format!("CUDA up to {cuda}")).next(),
     ];
-    facts.extend(
-        machine
-            .virtualization
-            .iter()
-            .map(|one| ("Virtualization", one.clone())),
-    );
-    facts.push(("CPU", join([Some(cpu.model.clone()), cores, governor])));
-    facts.push(("Memory", bytes(machine.memory_bytes as f64)));
-    facts.extend(driver.map(|driver| ("Driver", driver)));
+    let cpu = [
+        Some(cpu.model.clone()),
+        Some(format!("{} cores usable", cpu.logical_cores)),
+        governor
+            .map(|governor| format!("governor {governor}"))
+            .next(),
+    ];
+    let system = [machine.os.clone(), format!("kernel {}", machine.kernel)];
+    let mut facts = known([
+        ("Host", Some(machine.name.clone())),
+        ("System", Some(join(system.map(Some)))),
+        ("Virtualization", machine.virtualization.clone()),
+        ("CPU", Some(join(cpu))),
+        ("Memory", Some(bytes(machine.memory_bytes as f64))),
+        (
+            "Driver",
+            Some(join(driver)).filter(|driver| driver != UNKNOWN),
+        ),
+    ]);
     facts.extend(machine.gpus.iter().map(|one| ("GPU", gpu(one))));
     facts
 }
@@ -203,24 +213,23 @@ fn gpu(gpu: &Gpu) -> String {
 }
 
 fn image(image: &ImageFacts) -> Vec<Fact> {
-    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| UNKNOWN.to_owned());
+    let or_not = |text: Option<String>| Some(text.unwrap_or_else(|| UNKNOWN.to_owned()));
     let libtorch = [image.libtorch_version.clone(), image.flavour.clone()];
-    let mut facts = vec![
-        ("Reference", known(&image.reference)),
-        ("ID", known(&image.id)),
-    ];
-    facts.extend(image.lock.as_ref().map(|lock| ("Lock", lock.to_string())));
-    facts.extend([
-        ("libtorch", join(libtorch.map(Some))),
-        ("Base", known(&image.base)),
-        ("Size", known(&size(image))),
-        ("scenario binary", known(&image.scenario_sha256)),
-    ]);
-    if let Some(parts) = &image.parts {
-        facts.push(("Versions", listed(&parts.versions)));
-        facts.push(("Packages", listed(&parts.packages)));
-    }
-    facts
+    let parts = |list: fn(&ImageParts) -> &BTreeMap<String, String>| {
+        let parts = image.parts.as_ref();
+        parts.map(|parts| listed(list(parts)))
+    };
+    known([
+        ("Reference", or_not(image.reference.clone())),
+        ("ID", or_not(image.id.clone())),
+        ("Lock", image.lock.as_ref().map(ToString::to_string)),
+        ("libtorch", Some(join(libtorch.map(Some)))),
+        ("Base", or_not(image.base.clone())),
+        ("Size", or_not(size(image))),
+        ("scenario binary", or_not(image.scenario_sha256.clone())),
+        ("Versions", parts(|parts| &parts.versions)),
+        ("Packages", parts(|parts| &parts.packages)),
+    ])
 }
 
 /// Names with their versions, as many as can be read; `report.json` has them all.
@@ -234,7 +243,6 @@ fn listed(versions: &BTreeMap<String, String>) -> String {
     }
 }
 
-/// What is known of these, one after the other.
 fn join<const N: usize>(words: [Option<String>; N]) -> String {
     let known: Vec<String> = words
         .into_iter()

@@ -5,7 +5,7 @@ use askama::Template;
 use super::sections;
 use crate::{
     document::{Block, Section},
-    model::{Group, View},
+    model::{Group, View, versions},
     plots::{self, Plot},
     render::html::Page,
     words::format,
@@ -15,9 +15,12 @@ use crate::{
 pub fn render(view: &View) -> Result<String, ReportError> {
     // Of several cells the first picture and the table answer; who looks further unfolds it.
     let is_long = view.report.cells.len() > 1;
+    let versions = versions::of(view);
     let mut sections = sections::of(view);
     for section in &mut sections {
-        section.is_folded = is_long && section.id == sections::COMPARISON;
+        // Versions side by side have the numbers of the table.
+        section.is_folded = is_long && section.id == sections::COMPARISON
+            || section.id == sections::RESULTS && !versions.is_empty();
         if section.id == sections::RESULTS && !view.report.cells.is_empty() {
             let cells = view.groups.iter().flat_map(Group::cells);
             let commands = cells.map(|cell| view.commands[cell].clone());
@@ -42,7 +45,10 @@ pub fn render(view: &View) -> Result<String, ReportError> {
         is_folded: is_long,
         ..picture
     }));
-    sections.push(Section::of("facts", sections::FACTS, sections::facts(view)));
+    sections.push(Section {
+        is_folded: is_long,
+        ..Section::of("facts", sections::FACTS, sections::facts(view))
+    });
     let mut verdict = sections::verdict(view);
     verdict.extend(first);
     verdict.extend(sections::place(view));
@@ -56,7 +62,6 @@ pub fn render(view: &View) -> Result<String, ReportError> {
     Ok(page.render()?)
 }
 
-/// A plot with its charts named so; `None` where it has none.
 fn drawn(view: &View, plot: &Plot, id: &str) -> Option<Section> {
     let mut section = plot.section((plot.draw)(view))?;
     for block in &mut section.blocks {

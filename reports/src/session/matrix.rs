@@ -12,7 +12,7 @@ use crate::{
         changes::{metrics_of, of_version},
         versions::{self, Versions},
     },
-    words::{comparison, format, metric},
+    words::{comparison, format, lists::unique, metric},
 };
 
 /// Cells of one table; those behind them are folded away.
@@ -63,15 +63,11 @@ fn wanted(view: &View, track: &Versions, cells: &[Vec<Option<usize>>]) -> Vec<&'
         let suites = session.suites.keys();
         suites.flat_map(|suite| metrics_of(session, suite))
     });
-    let mut wanted: Vec<&Metric> = Vec::new();
-    for metric in asked.chain(Metric::compared().filter(|metric| metric.headline)) {
+    let all = asked.chain(Metric::compared().filter(|metric| metric.headline));
+    unique(all.filter(|metric| {
         let mut known = cells.iter().flatten().flatten();
-        let is_known = known.any(|cell| view.median(*cell, metric).is_some());
-        if is_known && !wanted.contains(&metric) {
-            wanted.push(metric);
-        }
-    }
-    wanted
+        known.any(|cell| view.median(*cell, metric).is_some())
+    }))
 }
 
 fn table(

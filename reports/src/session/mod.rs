@@ -39,7 +39,6 @@ pub fn write(
     Ok(files.map(|(name, _)| out.join(name)))
 }
 
-/// The files of a report, each with its name.
 pub(crate) fn files(view: &View) -> Result<[(&'static str, String); 3], ReportError> {
     Ok([
         ("report.html", html::render(view)?),

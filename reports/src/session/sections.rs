@@ -12,19 +12,16 @@ use crate::{
     words::{
         comparison::spelled,
         format::{self, plural},
+        lists::grouped,
     },
 };
 
-/// The title of [`facts()`].
 pub(crate) const FACTS: &str = "Machine and images";
 
-/// The name of the section with the table of cells.
 pub(crate) const RESULTS: &str = "results";
 
-/// The name of the section with every verdict.
 pub(crate) const COMPARISON: &str = "comparison";
 
-/// What the page is about: its suites and their question.
 pub(crate) fn title(view: &View) -> String {
     let headline = &view.report.headline;
     let suites = headline.suites.join(", ");
@@ -98,7 +95,6 @@ pub(crate) fn top(view: &View) -> Vec<Block> {
         .collect()
 }
 
-/// The sections that have something to say.
 pub(crate) fn of(view: &View) -> Vec<Section> {
     let report = &view.report;
     let failures: Vec<&Failure> = report.own_failures().collect();
@@ -146,7 +142,6 @@ pub(crate) fn of(view: &View) -> Vec<Section> {
         .collect()
 }
 
-/// The sessions: how they were run, on what.
 pub(crate) fn facts(view: &View) -> Vec<Block> {
     view.report
         .sessions
@@ -216,19 +211,13 @@ fn alike<'a>(failures: &[&'a Failure]) -> Vec<(&'a Failure, usize)> {
         let message = failure.message.chars();
         message.filter(|c| !c.is_ascii_digit()).collect()
     };
-    let is_alike = |one: &Failure, other: &Failure| {
-        (&one.session, &one.image, &one.cell) == (&other.session, &other.image, &other.cell)
-            && (one.reason, one.stage) == (other.reason, other.stage)
-            && words(one) == words(other)
+    let key = |failure: &'a Failure| {
+        let cell = (&*failure.session, &*failure.image, &*failure.cell);
+        (cell, failure.reason, failure.stage, words(failure))
     };
-    let mut found: Vec<(&Failure, usize)> = Vec::new();
-    for failure in failures {
-        match found.iter_mut().find(|(first, _)| is_alike(first, failure)) {
-            Some((_, more)) => *more += 1,
-            None => found.push((failure, 0)),
-        }
-    }
-    found
+    let groups = grouped(failures.iter().map(|one| (key(one), *one)));
+    let groups = groups.into_iter();
+    groups.map(|(_, own)| (own[0], own.len() - 1)).collect()
 }
 
 fn contaminated_attempts(view: &View, contaminated: &[Contaminated]) -> Vec<Block> {

@@ -16,9 +16,7 @@ use crate::{
     words::{comparison::arrow, format},
 };
 
-/// Sentences of an answer on a card.
 const MOST_ANSWERS: usize = 3;
-/// Characters of one.
 const LONGEST: usize = 200;
 
 #[derive(Debug, Default)]
@@ -59,6 +57,8 @@ impl Drawn {
                 _ => {}
             }
         }
+        let is_empty = |one: &Block| matches!(one, Block::Counts(counts) if counts.is_empty());
+        card.told.retain(|one| !is_empty(one));
         let alt = chart.as_ref().map(Chart::description);
         let alt = alt.map_or_else(String::new, |alt| format::shortened(&alt, LONGEST));
         let picture = chart.map(|chart| chart.draw(true).standalone(&card.title, &alt));

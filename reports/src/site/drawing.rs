@@ -63,7 +63,6 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    /// The files of a page, and its card.
     fn content_of(&self, found: &Found) -> Result<(Vec<(String, String)>, Drawn), SiteError> {
         let owned = |files: Vec<(&str, String)>| {
             let files = files.into_iter();
@@ -168,7 +167,6 @@ impl Drawing<'_> {
         Ok(())
     }
 
-    /// The index, and what else a site has.
     fn finish(self) -> Result<Outcome, SiteError> {
         let entries = self.pages.iter().map(|(place, page)| Entry {
             place,

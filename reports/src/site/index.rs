@@ -35,7 +35,6 @@ pub(super) struct Index<'a> {
     pub(super) left_out: &'a [LeftOut],
 }
 
-/// What hides the cards that are not looked for.
 const SCRIPT: &str = include_str!("../../templates/site.js");
 
 #[derive(Template)]

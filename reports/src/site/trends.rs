@@ -40,7 +40,6 @@ pub struct Followed {
 /// A trend with its place on the site.
 pub(super) struct Placed<'a> {
     pub(super) trend: &'a Trend,
-    /// The page's name without its ending.
     pub(super) name: String,
     /// A name for each series on the page.
     anchors: Vec<String>,
@@ -61,7 +60,6 @@ impl<'a> Placed<'a> {
         placed.collect()
     }
 
-    /// Whether a session has a point in one of its series.
     pub(super) fn has(&self, session: &str) -> bool {
         let series = self.trend.series.iter();
         let mut points = series.flat_map(|one| one.from.iter().flatten());

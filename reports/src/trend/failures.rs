@@ -7,7 +7,7 @@ use super::{
     series::{Failure, Series, Urgency, overdue},
 };
 use crate::{
-    comparison::{JunitError, command, shown},
+    comparison::{JunitError, command, listed},
     words::format::{self, plural},
 };
 
@@ -92,10 +92,7 @@ pub fn annotations(all: &[Series], entries: &[Entry]) -> String {
         "{} followed, {gated} of them gated",
         plural(all.len(), "series", "series")
     );
-    let mut lines = vec![command("notice", &headline, &judged)];
-    lines.extend(shown("error", errors));
-    lines.extend(shown("warning", warnings));
-    lines.concat()
+    listed((&headline, &judged), errors, warnings)
 }
 
 /// As `JUnit` XML: a case for each gated series, skipped where it is too short to judge.

@@ -6,6 +6,7 @@ use record::MethodDifference;
 use serde::Serialize;
 
 use super::series::Series;
+use crate::words::lists::grouped;
 
 /// Where a series begins and ends for its method.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -52,17 +53,12 @@ impl fmt::Display for MethodChange {
 
 /// A line for each change of method, with how many series begin with it.
 pub(super) fn begun(all: &[Series]) -> Vec<String> {
-    let mut changes: Vec<(&MethodChange, usize)> = Vec::new();
-    for change in all
+    let changes = all
         .iter()
-        .filter_map(|series| series.methods.before.as_ref())
-    {
-        match changes.iter_mut().find(|(known, _)| *known == change) {
-            Some((_, count)) => *count += 1,
-            None => changes.push((change, 1)),
-        }
-    }
-    let line = |(change, count): (&MethodChange, usize)| {
+        .filter_map(|series| series.methods.before.as_ref());
+    let changes = grouped(changes.map(|change| (change, ())));
+    let line = |(change, series): (&MethodChange, Vec<()>)| {
+        let count = series.len();
         let begin = if count == 1 { "begins" } else { "begin" };
         format!("{count} series {begin} where another method ended; {change}")
     };

@@ -6,6 +6,7 @@ use verdict::{ClaimFound, ClaimPair};
 
 use super::{
     format::{self, UNKNOWN, plural},
+    lists::grouped,
     metric,
 };
 
@@ -29,20 +30,14 @@ pub(crate) fn tally(found: &[ClaimFound]) -> String {
 /// The pairs of a claim; those that measured the same with the same outcome together: a metric such as
 /// the CUDA context's bytes is the same in every cell.
 pub(crate) fn alike(found: &ClaimFound) -> Vec<Vec<&ClaimPair>> {
-    let mut groups: Vec<(String, Vec<&ClaimPair>)> = Vec::new();
-    for pair in &found.pairs {
+    let pairs = found.pairs.iter().enumerate().map(|(place, pair)| {
         let measured = measured(&found.claim, pair);
-        let is_same = |(other, pairs): &&mut (String, Vec<&ClaimPair>)| {
-            measured != UNKNOWN
-                && *other == measured
-                && pairs[0].verdict.outcome == pair.verdict.outcome
-        };
-        match groups.iter_mut().find(is_same) {
-            Some((_, pairs)) => pairs.push(pair),
-            None => groups.push((measured, vec![pair])),
-        }
-    }
-    groups.into_iter().map(|(_, pairs)| pairs).collect()
+        // What was not measured is like nothing else.
+        let apart = (measured == UNKNOWN).then_some(place);
+        ((measured, pair.verdict.outcome, apart), pair)
+    });
+    let groups = grouped(pairs).into_iter();
+    groups.map(|(_, pairs)| pairs).collect()
 }
 
 /// Where a pair was measured, and how its cells differ, in few words.

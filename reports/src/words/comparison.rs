@@ -54,11 +54,6 @@ pub(crate) fn headline(verdicts: &Verdicts) -> String {
     )
 }
 
-/// What was compared, and what it came to.
-pub(crate) fn sentence(verdicts: &Verdicts) -> String {
-    format!("{}: {}", headline(verdicts), tally(verdicts))
-}
-
 pub(crate) fn sides(verdicts: &Verdicts) -> (String, String) {
     (
         side(&verdicts.base, &verdicts.head),

@@ -21,7 +21,7 @@ use reports::{
 use tempfile::TempDir;
 use verdict::FailOn;
 
-use crate::fakes::{Fake, hostile as hostile_names};
+use crate::fakes::{Fake, fit, hostile as hostile_names, swept};
 
 /// A page in a folder that goes with the value.
 pub(crate) struct Page {
@@ -177,6 +177,8 @@ pub(crate) fn kinds() -> Vec<(String, Page)> {
         ("comparison", comparison()),
         ("claims", claims()),
         ("trend", Page::with(&trend)),
+        ("swept quantity and modules", Page::of(&[swept()])),
+        ("search", search()),
         ("index", index()),
     ];
     pages.map(|(name, page)| (name.to_owned(), page)).into()
@@ -191,6 +193,15 @@ fn claims() -> Page {
     let file = reports::claims::write(&session.claims, &session.session, home.path());
     Page {
         file: file.expect("a page"),
+        _home: home,
+    }
+}
+
+/// The page of a search for the largest batch.
+fn search() -> Page {
+    let home = tempfile::tempdir().expect("a folder");
+    Page {
+        file: reports::fit::write(&fit(), home.path()).expect("a page"),
         _home: home,
     }
 }

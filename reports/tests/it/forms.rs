@@ -65,7 +65,7 @@ fn an_idle_scenario_is_told_by_what_it_takes() {
     let view = View::of(&sources);
     let text = markdown::render(&view);
     assert!(
-        text.contains("idle takes 700.0 MiB of host memory, 500.0 MiB of the GPU, 0.50 % of a CPU"),
+        text.contains("| 700.0 MiB | 500.0 MiB | 0.50 % |"),
         "{text}"
     );
     assert!(!text.contains("samples/s"), "{text}");

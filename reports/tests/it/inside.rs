@@ -2,8 +2,8 @@
 
 use reports::{comparison, text::Style};
 use verdict::{
-    FailOn, Inside, KernelChange, KernelChanged, KernelChanges, KernelCost, Losses, LossesDiffer,
-    Verdicts,
+    FailOn, Gradients, Inside, KernelChange, KernelChanged, KernelChanges, KernelCost, Losses,
+    LossesDiffer, Verdicts,
 };
 
 use crate::comparison::{html, verdicts};
@@ -45,10 +45,15 @@ fn changed() -> Verdicts {
             steps: 20,
             differ: None,
         }),
+        gradients: None,
     };
     verdicts.cells[0].inside = Some(inside(0.1, changes));
     let only = change("norm", KernelChanged::Slower, 1.0, 4.0);
     verdicts.cells[1].inside = Some(Inside {
+        gradients: Some(Gradients {
+            steps: 4,
+            differ: Some(1),
+        }),
         losses: Some(Losses {
             steps: 20,
             differ: Some(LossesDiffer {
@@ -72,7 +77,7 @@ fn kernels_that_changed_stand_where_all_is_asked_for() {
     let whole = text(&verdicts, true);
     let from = whole.find("Kernels that changed: 13").expect(&whole);
     let to = whole
-        .find("Losses of deterministic cells: 2")
+        .find("Losses and gradients of deterministic cells: 3")
         .expect(&whole);
     let kernels = &whole[from..to];
     let place = |what: &str| {
@@ -109,12 +114,13 @@ fn kernels_that_changed_stand_where_all_is_asked_for() {
 }
 
 #[test]
-fn losses_that_differ_come_first() {
+fn losses_and_gradients_that_differ_come_first() {
     let whole = text(&changed(), true);
+    assert!(whole.contains("differ from warm-up step 2 on"), "{whole}");
     let equal = whole
         .find("equal to the bit in all 20 steps")
         .expect(&whole);
-    let other = "differ from step 3 of 20 on, by -0.40 % there and +1.20 % in the last";
+    let other = "differ from step 3 of 20 on, by -0.40 % there and +1.20 %";
     assert!(whole.find(other).expect(&whole) < equal, "{whole}");
 }
 
@@ -147,7 +153,7 @@ fn profiled_cells_in_which_no_kernel_changed() {
     for cell in &mut verdicts.cells {
         let inside = cell.inside.as_mut().unwrap();
         inside.kernels.as_mut().unwrap().changes.clear();
-        inside.losses = None;
+        (inside.losses, inside.gradients) = (None, None);
     }
     let whole = text(&verdicts, true);
     assert!(!whole.contains("Kernels that changed"), "{whole}");

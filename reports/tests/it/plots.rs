@@ -32,34 +32,8 @@ fn three_versions() -> Source {
 
 #[test]
 fn modules_are_an_icicle_with_an_indented_table() {
-    let mut source = Fake::gpu().source();
-    assert!(section(&[source.clone()], "modules").is_none());
-    let module = |name: &str, share: f64| {
-        let of = |name: &str, value: f64| (name.to_owned(), value * share);
-        protocol::Module {
-            name: name.to_owned(),
-            values: [
-                of("parameter_bytes", 64.0 * 1_048_576.0),
-                of("kept_bytes", 192.0 * 1_048_576.0),
-                of("forward_peak_bytes", 200.0 * 1_048_576.0),
-                of("forward_seconds", 0.1),
-                of("backward_seconds", 0.2),
-            ]
-            .into(),
-        }
-    };
-    for run in &mut source.records.records {
-        run.modules = vec![
-            module("[loss]", 0.25),
-            module("[step]", 1.0),
-            module("encoder", 0.75),
-            module("encoder.layer", 0.75),
-            module("encoder.layer.0", 0.5),
-            module("encoder.layer.1", 0.25),
-            module("encoder.layer.1.norm", 0.0001),
-        ];
-    }
-    let found = section(&[source], "modules").unwrap();
+    assert!(section(&[Fake::gpu().source()], "modules").is_none());
+    let found = section(&[support::swept()], "modules").unwrap();
     for text in [
         "<title>encoder.layer: 192.0 MiB</title>",
         "the largest step",

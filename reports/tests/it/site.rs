@@ -6,17 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use record::{
-    Outcome, Reason, SessionFolder, Stage,
-    fit::{Attempt, Fit, Found},
-};
+use record::SessionFolder;
 use reports::site::{self, Content, Followed, Trend};
 use roxmltree::Document;
 use verdict::FailOn;
 
 use crate::{
     comparison,
-    support::{self, Fake},
+    support::{self, Fake, fit},
     trend,
 };
 
@@ -34,53 +31,6 @@ fn small(name: &str, seed: u64) -> Fake {
     let mut fake = Fake::cpu().named(name).seeded(seed);
     fake.cells.truncate(2);
     fake
-}
-
-/// A search whose second combination ended by something else than memory.
-fn fit() -> Fit {
-    let attempt = |batch: u32, outcome| Attempt {
-        batch,
-        peak_bytes: (outcome == Outcome::Ok).then_some(u64::from(batch) << 25),
-        throughput_samples_per_second: (outcome == Outcome::Ok).then_some(100.0),
-        seconds: 1.5,
-        stalled: false,
-        outcome,
-    };
-    let failed = |reason| Outcome::Failed {
-        reason,
-        stage: Stage::Exit,
-        message: "ended".to_owned(),
-    };
-    let found = |combination: &str, problem: Option<&str>, attempts: Vec<Attempt>| Found {
-        image: "torch-2.11-cpu".to_owned(),
-        suite: "smoke".to_owned(),
-        scenario: "small".to_owned(),
-        model: "vit-tiny".to_owned(),
-        combination: combination.to_owned(),
-        accumulation: 1,
-        largest_batch: problem.is_none().then_some(4),
-        too_large_batch: problem.is_none().then_some(5),
-        reached_most: false,
-        problem: problem.map(str::to_owned),
-        attempts,
-    };
-    let (large, broken) = (failed(Reason::OutOfMemory), failed(Reason::ExitStatus));
-    Fit {
-        version: record::fit::VERSION,
-        memory_bytes: 150 << 20,
-        device: "cpu".to_owned(),
-        machine: "here".to_owned(),
-        found: vec![
-            found(
-                "fp32",
-                None,
-                vec![attempt(4, Outcome::Ok), attempt(5, large)],
-            ),
-            found("<b>|", Some("exit-status: ended"), vec![attempt(4, broken)]),
-        ],
-        front: Vec::new(),
-        advice: vec!["vit-tiny at batch 4 fits.".to_owned()],
-    }
 }
 
 /// Two sessions in a folder, a hostile one below it, and a search.

@@ -179,6 +179,7 @@ class _Hook:
             self._recorder = recorder
             recorder.device_index = _device_of(optimizer)
             recorder.optimizers = self._optimizers
+            recorder.main = self._main
             recorder.on_measure.append(self._warmed_up)
             recorder.on_end.append(self._detach)
             recorder.guarded(recorder.begin, "hook")

@@ -142,6 +142,41 @@ class Hook(unittest.TestCase):
         facts = run.facts()
         self.assertEqual((facts["device"], facts["nccl"]), ("cuda:1", "2.27.3"))
 
+    def test_gradients_of_the_first_warm_up_steps_have_a_digest_where_they_repeat(self):
+        program = """
+            import sys
+            import torch
+
+            class Gradient:
+                def element_size(self):
+                    return 4
+
+                def view(self, kind):
+                    return self
+
+                def sum(self, dtype):
+                    return int(sys.argv[1])
+
+            torch.int16 = torch.int32 = torch.int64 = "whole"
+            torch.are_deterministic_algorithms_enabled = lambda: sys.argv[1] != "0"
+            parameters = [torch.Parameter(), torch.Parameter()]
+            for parameter in parameters:
+                parameter.grad = Gradient()
+            optimizer = torch.optim.SGD(parameters)
+            for _ in range(10):
+                torch.work()
+                optimizer.step()
+        """
+
+        def digests(word):
+            values = Run(program, {}, [word]).values()
+            return {name: values[name] for name in values if "digest" in name}
+
+        digest = (-3 * 31 - 3) % 2**52
+        names = ["warmup_step_1_gradient_digest", "warmup_step_2_gradient_digest"]
+        self.assertEqual(digests("-3"), dict.fromkeys(names, digest))
+        self.assertEqual(digests("0"), {})
+
     def test_what_a_program_keeps_shows_after_each_step(self):
         program = LOOP.replace("Parameter()", "Parameter('cuda', 0)")
         program = program.replace("torch.work()", "torch.work(kept=7)")

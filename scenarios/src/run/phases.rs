@@ -1,6 +1,6 @@
 //! The phases of a run whose device is ready.
 
-use std::{io::Write, time::Instant};
+use std::{io::Write, mem, time::Instant};
 
 use libtorch::cuda;
 use protocol::{
@@ -36,6 +36,8 @@ pub(super) struct Run<'a, W> {
     pub(super) budget: Option<Budget>,
     /// Bytes in tensors after each measured step; of serving `None` for a rejected request.
     pub(super) allocated: Vec<Option<f64>>,
+    /// Of the gradients of the first warm-up steps, where runs are deterministic.
+    pub(super) digests: Values,
 }
 
 /// What the steps work with.
@@ -108,6 +110,7 @@ impl<'a, W: Write> Run<'a, W> {
             meter,
             budget,
             allocated: Vec::new(),
+            digests: Values::new(),
         }
     }
 
@@ -338,6 +341,7 @@ impl<'a, W: Write> Run<'a, W> {
                 ..measured.memory
             },
             scaler: self.scaler_state(bench, &skips)?,
+            digests: mem::take(&mut self.digests),
             ..measured
         })
     }

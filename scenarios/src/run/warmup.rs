@@ -18,6 +18,9 @@ use crate::{
     training::{Captured, EAGER_STEPS, Observer, Unobserved},
 };
 
+/// Steps of a deterministic run whose gradients are digested: from these on two runs differ.
+const DIGESTED: u32 = 4;
+
 impl<W: Write> Run<'_, W> {
     /// At least as many steps and seconds as asked for.
     ///
@@ -33,16 +36,7 @@ impl<W: Write> Run<'_, W> {
             self.apply_budget()?;
         }
         bench.warmup_steps = self.warm_up_from(first, began, |run, next| {
-            let length = bench.lengths.map(|lengths| lengths.in_warmup(next));
-            let alike = bench.captured.is_none() && length.is_none();
-            let observed = alike && (next == 0 || next + 1 == steps);
-            if run.is_attributed(next, steps) && bench.captured.is_none() {
-                run.attributed_step(bench, next)
-            } else if observed {
-                run.observed_step(bench, next)
-            } else {
-                bench.step(next.min(steps), length, &mut Unobserved)
-            }
+            run.warmup_step(bench, next, steps)
         })?;
         let losses = bench.log.losses()?;
         check_finite(&losses[..losses.len().min(steps as usize + 1)], 0)?;
@@ -111,13 +105,7 @@ impl<W: Write> Run<'_, W> {
     fn capture(&mut self, bench: &mut Bench) -> Result<u32, Error> {
         cuda::on_side_stream(|| {
             for step in 0..EAGER_STEPS {
-                if self.is_attributed(step, EAGER_STEPS) {
-                    self.attributed_step(bench, step)?;
-                } else if step == 0 || step + 1 == EAGER_STEPS {
-                    self.observed_step(bench, step)?;
-                } else {
-                    bench.step(step, None, &mut Unobserved)?;
-                }
+                self.warmup_step(bench, step, EAGER_STEPS)?;
             }
             Ok::<(), Error>(())
         })??;
@@ -125,6 +113,25 @@ impl<W: Write> Run<'_, W> {
         let captured = Captured::new(&mut bench.work, &bench.batches, self.place)?;
         bench.captured = Some(captured);
         Ok(EAGER_STEPS)
+    }
+
+    /// One of so many steps that have a place of their own in the log, or one beyond them.
+    fn warmup_step(&mut self, bench: &mut Bench, step: u32, of: u32) -> Result<(), Error> {
+        let length = bench.lengths.map(|lengths| lengths.in_warmup(step));
+        let is_eager = bench.captured.is_none();
+        if is_eager && self.is_attributed(step, of) {
+            self.attributed_step(bench, step)?;
+        } else if is_eager && length.is_none() && (step == 0 || step + 1 == of) {
+            self.observed_step(bench, step)?;
+        } else {
+            bench.step(step.min(of), length, &mut Unobserved)?;
+        }
+        let is_digested = self.file.variant.deterministic && step < DIGESTED;
+        if is_digested && let Some(digest) = bench.work.gradient_digest()? {
+            let name = format!("warmup_step_{}_gradient_digest", step + 1);
+            self.digests.insert(name, digest);
+        }
+        Ok(())
     }
 
     /// One eager step with memory read after each of its parts.

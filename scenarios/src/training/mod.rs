@@ -8,7 +8,7 @@ mod scaler;
 
 use libtorch::autograd;
 use protocol::{Gradients, Precision, Retain, Task, Variant};
-use tch::{Device, Tensor};
+use tch::{Device, Kind, Tensor};
 
 pub use self::{
     graph::{Captured, EAGER_STEPS},
@@ -161,6 +161,28 @@ impl Work {
     /// Bytes of all gradients, once a step has made them.
     pub fn gradient_bytes(&self) -> Option<u64> {
         self.training.as_ref()?.gradient_bytes
+    }
+
+    /// A digest of all bits of the gradients, the same in whatever order a device adds; `None` for
+    /// inference. Waits for the device.
+    ///
+    /// Sums of the bits of each tensor as whole numbers, each 31 times the one before, to 52 bits:
+    /// a value holds no more.
+    pub fn gradient_digest(&self) -> Result<Option<f64>, Error> {
+        let mut digest = 0_i64;
+        for tensor in self.trained() {
+            let Some(gradient) = autograd::gradient(tensor)? else {
+                continue;
+            };
+            let bits = match gradient.kind() {
+                Kind::Float => Kind::Int,
+                _ => Kind::Int16,
+            };
+            let sum = gradient.f_view_dtype(bits)?.f_sum(Kind::Int64)?;
+            digest = digest.wrapping_mul(31).wrapping_add(i64::try_from(&sum)?);
+        }
+        let is_training = self.training.is_some();
+        Ok(is_training.then_some((digest & ((1 << 52) - 1)) as f64))
     }
 
     /// Bytes of the optimizer's state, once a step has made it.

@@ -761,29 +761,35 @@ fn warm_up_lasts_as_long_as_asked_for() {
 }
 
 #[test]
-fn deterministic_runs_have_the_same_losses_to_the_bit() {
+fn deterministic_runs_have_the_same_losses_and_gradients_to_the_bit() {
     let _turn = alone();
-    let losses = |model| -> Vec<Option<f64>> {
+    let bits = |model| -> (Vec<Option<f64>>, Vec<f64>) {
         let variant = r#"{"batch":4,"deterministic":true}"#;
         // As many threads as there are: without the axis, their sums may come in any order.
-        let run = run_file(model, Task::Training, variant).replace(r#","threads":1"#, "");
+        let run = run_file(model, Task::Training, variant)
+            .replace(r#","threads":1"#, "")
+            .replace(r#""warmup":1"#, r#""warmup":2"#);
         let folder = Folder::new(&run);
         let output = folder.run();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(0), "{stderr}");
-        folder
-            .events()
-            .iter()
-            .filter_map(|event| match event {
-                Event::Step(step) => Some(step.values.get("loss").copied()),
-                _ => None,
-            })
-            .collect()
+        let events = folder.events();
+        let losses = events.iter().filter_map(|event| match event {
+            Event::Step(step) => Some(step.values.get("loss").copied()),
+            _ => None,
+        });
+        let Some(Event::Finished { values }) = events.last() else {
+            panic!("{stderr}")
+        };
+        let digest = |step| values.get(&format!("warmup_step_{step}_gradient_digest"));
+        (losses.collect(), (1..).map_while(digest).copied().collect())
     };
     for model in [Model::ResnetTiny, Model::BertTiny, Model::VitTiny] {
-        let first = losses(model);
-        assert_eq!(first.len(), 3);
-        assert_eq!(first, losses(model), "{model}");
+        let first = bits(model);
+        let (losses, digests) = &first;
+        assert!(losses.len() == 3 && digests.len() == 2, "{first:?}");
+        assert_ne!(digests[0], digests[1], "{model}");
+        assert_eq!(first, bits(model), "{model}");
     }
 }
 

@@ -3,7 +3,8 @@
 use protocol::Kernel;
 use record::{Outcome, Reason, Record, Stage};
 use verdict::{
-    CellVerdicts, Inside, KernelChanged, KernelCost, LossesDiffer, Options, Side, compare,
+    CellVerdicts, Gradients, Inside, KernelChanged, KernelCost, LossesDiffer, Options, Side,
+    compare,
 };
 
 use crate::support::{records, runs, session};
@@ -173,4 +174,28 @@ fn losses_that_no_side_repeats_say_nothing_of_images() {
         run.series.remove("loss");
     };
     assert_eq!(inside(&own, without), None);
+}
+
+#[test]
+fn gradients_are_equal_to_the_bit_or_differ_from_a_warm_up_step_on() {
+    let digests = |digests: &[f64]| {
+        let digests = digests.to_vec();
+        move |_: usize, run: &mut Record| {
+            for (step, digest) in (1..).zip(&digests) {
+                let name = format!("warmup_step_{step}_gradient_digest");
+                run.values.insert(name, *digest);
+            }
+        }
+    };
+    let gradients = |base, head| inside(base, head)?.gradients;
+    let base = digests(&[5.0, 6.0, 7.0]);
+    let check = |head: &[f64], steps, differ| {
+        let found = gradients(digests(&[5.0, 6.0, 7.0]), digests(head));
+        assert_eq!(found, Some(Gradients { steps, differ }));
+    };
+    check(&[5.0, 6.0, 7.0], 3, None);
+    check(&[5.0, 6.0], 2, None);
+    check(&[5.0, 8.0, 7.0], 3, Some(1));
+    let by_block = |block: usize, run: &mut Record| digests(&[block as f64])(block, run);
+    assert_eq!(inside(by_block, base), None, "they do not repeat");
 }

@@ -9,7 +9,6 @@ use crate::{
     words::format::{self, Quantity},
 };
 
-/// Contaminated attempts that are drawn of one cell.
 const CONTAMINATED: usize = 2;
 
 /// Of each cell the run in the middle, then its first few contaminated attempts; with what the cell

@@ -90,7 +90,6 @@ fn charts_of(view: &View, runs: &[Run], most: usize) -> Vec<Chart> {
 }
 
 impl Panel {
-    /// Of all these runs.
     fn axis(&'static self, runs: &[Run]) -> Axis {
         let series = runs.iter().flat_map(|(.., run)| self.of(run));
         let most = series.map(|(_, series)| series.maximum);
@@ -155,7 +154,6 @@ impl Panel {
     }
 }
 
-/// When the GPU was throttled or shared.
 fn strips(run: &Record) -> impl Iterator<Item = Layer> {
     let is_contaminated = !run.validity.contamination.is_empty();
     let ink = if is_contaminated {

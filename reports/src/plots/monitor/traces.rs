@@ -15,7 +15,6 @@ pub(super) struct Trace {
     series: Sampled,
 }
 
-/// Traces that share a scale.
 pub(super) struct Panel {
     pub(super) title: &'static str,
     pub(super) quantity: Quantity,

@@ -1,7 +1,11 @@
 //! The sessions that tests and the sample ask for by name.
 
 use protocol::{Device, Model, Phase};
-use record::{Reason, Stage};
+use record::{
+    Outcome, Reason, Stage,
+    fit::{Attempt, Fit, Found},
+};
+use reports::Source;
 
 use super::{Fake, FakeCell, cell};
 
@@ -235,4 +239,95 @@ pub(crate) fn five_hundred_cells() -> Fake {
         })
         .collect();
     fake
+}
+
+/// A search whose second combination ended by something else than memory.
+pub(crate) fn fit() -> Fit {
+    let attempt = |batch: u32, outcome| Attempt {
+        batch,
+        peak_bytes: (outcome == Outcome::Ok).then_some(u64::from(batch) << 25),
+        throughput_samples_per_second: (outcome == Outcome::Ok).then_some(100.0),
+        seconds: 1.5,
+        stalled: false,
+        outcome,
+    };
+    let failed = |reason| Outcome::Failed {
+        reason,
+        stage: Stage::Exit,
+        message: "ended".to_owned(),
+    };
+    let found = |combination: &str, problem: Option<&str>, attempts: Vec<Attempt>| Found {
+        image: "torch-2.11-cpu".to_owned(),
+        suite: "smoke".to_owned(),
+        scenario: "small".to_owned(),
+        model: "vit-tiny".to_owned(),
+        combination: combination.to_owned(),
+        accumulation: 1,
+        largest_batch: problem.is_none().then_some(4),
+        too_large_batch: problem.is_none().then_some(5),
+        reached_most: false,
+        problem: problem.map(str::to_owned),
+        attempts,
+    };
+    let (large, broken) = (failed(Reason::OutOfMemory), failed(Reason::ExitStatus));
+    Fit {
+        version: record::fit::VERSION,
+        memory_bytes: 150 << 20,
+        device: "cpu".to_owned(),
+        machine: "here".to_owned(),
+        found: vec![
+            found(
+                "fp32",
+                None,
+                vec![attempt(4, Outcome::Ok), attempt(5, large)],
+            ),
+            found("<b>|", Some("exit-status: ended"), vec![attempt(4, broken)]),
+        ],
+        front: Vec::new(),
+        advice: vec!["vit-tiny at batch 4 fits.".to_owned()],
+    }
+}
+
+/// One quantity varied, on a log scale, and what modules took.
+pub(crate) fn swept() -> Source {
+    let mut fake = Fake::gpu();
+    fake.failing.clear();
+    let cell = |batch: u32| {
+        let variant = format!(r#"{{"batch":{batch}}}"#);
+        let mib = 200.0 + 40.0 * f64::from(batch);
+        cell("sweep", Model::Resnet50, &variant, 900.0, mib)
+    };
+    fake.cells = [4, 16, 64, 256].map(cell).into();
+    let mut source = fake.source();
+    attributed(&mut source);
+    source
+}
+
+/// With what modules took of a step.
+fn attributed(source: &mut Source) {
+    let module = |name: &str, share: f64| {
+        let of = |name: &str, value: f64| (name.to_owned(), value * share);
+        protocol::Module {
+            name: name.to_owned(),
+            values: [
+                of("parameter_bytes", 64.0 * 1_048_576.0),
+                of("kept_bytes", 192.0 * 1_048_576.0),
+                of("forward_peak_bytes", 200.0 * 1_048_576.0),
+                of("forward_seconds", 0.1),
+                of("backward_seconds", 0.2),
+            ]
+            .into(),
+        }
+    };
+    for run in &mut source.records.records {
+        run.modules = vec![
+            module("[loss]", 0.25),
+            module("[step]", 1.0),
+            module("encoder", 0.75),
+            module("encoder.layer", 0.75),
+            module("encoder.layer.0", 0.5),
+            module("encoder.layer.1", 0.25),
+            module("encoder.layer.1.norm", 0.0001),
+        ];
+    }
 }

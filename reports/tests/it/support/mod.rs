@@ -15,8 +15,8 @@ use record::{
 use reports::Source;
 
 pub(crate) use cases::{
-    contaminated, empty, five_hundred_cells, five_images, forty_cells, hostile, no_success,
-    one_cell, wide_ranges,
+    contaminated, empty, fit, five_hundred_cells, five_images, forty_cells, hostile, no_success,
+    one_cell, swept, wide_ranges,
 };
 
 const MIB: f64 = 1_048_576.0;
