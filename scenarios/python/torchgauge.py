@@ -781,7 +781,7 @@ class Recorder:
             )
             self._has_history = True
             # While all that was allocated is there.
-            torch._C._cuda_attachOutOfMemoryObserver(lambda *_: self._write_snapshot())
+            torch._C._cuda_attach_out_of_memory_observer(lambda *_: self._write_snapshot())
         except Exception as error:
             _note("no snapshot: {}: {}".format(type(error).__name__, error))
 

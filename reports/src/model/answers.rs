@@ -151,7 +151,7 @@ fn verdicts<'a>(own: impl Iterator<Item = &'a Change>) -> Option<String> {
             _ => one.found.comparison.ratio.map(|ratio| (ratio, ratio)),
         });
         let ends = ends.reduce(|(low, high), (lo, hi)| (low.min(lo), high.max(hi)));
-        let range = ends.map(|(low, high)| format!(" ({})", range(low, high, format::change)));
+        let range = ends.map(|(low, high)| format!(" ({})", range(low, high, change_within)));
         let count = of_verdict().count();
         Some(format!(
             "{word} in {count} of {all}{}",
@@ -160,6 +160,15 @@ fn verdicts<'a>(own: impl Iterator<Item = &'a Change>) -> Option<String> {
     });
     let told = told.collect::<Vec<_>>().join(", ");
     (!told.is_empty()).then_some(told)
+}
+
+/// A change, where the interval that it is an end of is too wide to say anything only as a bound.
+fn change_within(ratio: f64) -> String {
+    match ratio {
+        ..0.001 => "below -99.9 %".to_owned(),
+        1000.0.. => "above × 1000".to_owned(),
+        ratio => format::change(ratio),
+    }
 }
 
 /// `low to high`, or one of them where they are written alike.
@@ -218,14 +227,15 @@ fn across_images(view: &View) -> Vec<String> {
     let sessions = view.report.sessions.iter();
     let claims = sessions.flat_map(|session| &session.claims);
     let told = claims.flat_map(|found| {
-        let pairs = claims::alike(found).into_iter().map(|pairs| pairs[0]);
-        let pairs = pairs.filter(|pair| pair.is_across_images());
-        pairs.map(|pair| {
+        let alike = claims::alike(found).into_iter();
+        let alike = alike.filter(|pairs| pairs[0].is_across_images());
+        alike.map(|pairs| {
+            let pair = pairs[0];
             let (measured, claimed) = (
                 claims::measured(&found.claim, pair),
                 claims::claimed(&found.claim),
             );
-            let (statement, place) = (&found.claim.statement, claims::where_of(pair));
+            let (statement, place) = (&found.claim.statement, claims::where_of(found, &pairs));
             let outcome = upper(&pair.verdict.outcome.to_string());
             format!("{outcome}: “{statement}”: {measured} measured, {claimed} claimed ({place}).")
         })

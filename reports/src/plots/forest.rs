@@ -157,7 +157,7 @@ fn claims_of<'a>(view: &'a View) -> Vec<&'a ClaimFound> {
 fn claim_lines(all: &[&ClaimFound]) -> Vec<Line> {
     let pairs = all.iter().flat_map(|found| {
         let pairs = claims::alike(found).into_iter();
-        pairs.map(|pairs| claim_line(found, pairs[0]))
+        pairs.map(|pairs| claim_line(found, &pairs))
     });
     let mut lines: Vec<Line> = pairs.collect();
     lines.sort_by(|a, b| {
@@ -167,7 +167,8 @@ fn claim_lines(all: &[&ClaimFound]) -> Vec<Line> {
     lines
 }
 
-fn claim_line(found: &ClaimFound, pair: &ClaimPair) -> Line {
+fn claim_line(found: &ClaimFound, alike: &[&ClaimPair]) -> Line {
+    let pair = alike[0];
     let verdict = &pair.verdict;
     let (min, max) = (verdict.claimed.min, verdict.claimed.max);
     // A value has no ratio of its own: it is held against the middle of the claim.
@@ -183,7 +184,7 @@ fn claim_line(found: &ClaimFound, pair: &ClaimPair) -> Line {
         .interval
         .map(|ends| (scaled(ends.lo), scaled(ends.hi)));
     let statement = format::clean(&found.claim.statement);
-    let scenario = format::clean(&claims::where_of(pair));
+    let scenario = format::clean(&claims::where_of(found, alike));
     let outcome = verdict.outcome;
     let band = (min.map(scaled), max.map(scaled));
     let ratio = verdict.measured.map(scaled).filter(|ratio| *ratio > 0.0);

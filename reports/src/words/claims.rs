@@ -5,6 +5,7 @@ use record::{CellChoice, Claim, Expectation, Range};
 use verdict::{ClaimFound, ClaimPair};
 
 use super::{
+    comparison::spelled,
     format::{self, UNKNOWN, plural},
     lists::grouped,
     metric,
@@ -41,13 +42,33 @@ pub(crate) fn alike(found: &ClaimFound) -> Vec<Vec<&ClaimPair>> {
 }
 
 /// Where a pair was measured, and how its cells differ, in few words.
-pub(crate) fn where_of(pair: &ClaimPair) -> String {
-    match &pair.baseline {
+pub(crate) fn where_of(found: &ClaimFound, alike: &[&ClaimPair]) -> String {
+    let pair = alike[0];
+    let place = match &pair.baseline {
         Some(cell) if pair.is_across_images() => {
             format!("{}, {} → {}", pair.scenario, cell.image, pair.treated.image)
         }
         _ => pair.scenario.clone(),
-    }
+    };
+    let words = |pair: &ClaimPair| -> Vec<String> {
+        let variant = spelled(&pair.treated.variant);
+        variant.split(' ').map(str::to_owned).collect()
+    };
+    let others = found
+        .pairs
+        .iter()
+        .filter(|one| one.scenario == pair.scenario);
+    let others: Vec<Vec<String>> = others.map(words).collect();
+    let own = words(pair).into_iter().filter(|word| {
+        let is_shared = alike.iter().all(|one| words(one).contains(word));
+        is_shared && !others.iter().all(|other| other.contains(word))
+    });
+    let own = own.collect::<Vec<_>>().join(" ");
+    [place, own]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" · ")
 }
 
 /// What is claimed, as people say it: `saves 30 to 50 %`.

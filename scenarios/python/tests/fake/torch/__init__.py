@@ -128,7 +128,9 @@ def _module(**content):
 
 
 _has_gpu = bool(os.environ.get("FAKE_CUDA"))
-_C = types.SimpleNamespace(_cuda_attachOutOfMemoryObserver=lambda call: _observers.append(call))
+_C = types.SimpleNamespace(
+    _cuda_attach_out_of_memory_observer=lambda call: _observers.append(call)
+)
 _observers = []
 
 
