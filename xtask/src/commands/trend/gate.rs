@@ -48,10 +48,8 @@ pub(super) fn decide(all: &mut [Followed], gated: impl Fn(&SeriesKey) -> bool) {
 impl Followed {
     /// Whether what the last run brought to light is more than the noise threshold.
     fn counts_as_a_change(&self) -> bool {
-        let ratio = self
-            .news
-            .and_then(|place| self.found.change_points[place].ratio);
-        ratio.is_none_or(|ratio| ratio.ln().abs() > self.threshold.ln_1p())
+        let news = self.news.map(|place| &self.found.change_points[place]);
+        news.is_none_or(|change| change.counts(self.threshold))
     }
 }
 
