@@ -65,11 +65,11 @@ pub fn change_points(points: &[Point], options: &TrendOptions) -> Result<Trend, 
         .map(|(change, levels, range)| {
             // Levels are those beside the change.
             let mut change = change.clone();
-            let others = slopes.iter().filter(|slope| slope.start != change.start);
-            for slope in others {
-                change.before += slope.moved(change.since - 1);
-                change.after += slope.moved(change.start);
-            }
+            let itself = |slope: &Change| change.is_gradual() && slope.start == change.start;
+            let others: Vec<&Change> = slopes.iter().filter(|slope| !itself(slope)).collect();
+            let (since, start) = (change.since - 1, change.start);
+            change.before += others.iter().map(|slope| slope.moved(since)).sum::<f64>();
+            change.after += others.iter().map(|slope| slope.moved(start)).sum::<f64>();
             report(&change, &series, points, levels, range)
         })
         .filter(|found| large_enough(found, options.min_change))

@@ -78,7 +78,8 @@ fn within(series: &Series, region: Range<usize>, starts: &[usize]) -> Option<Cha
             let firsts = (0..n - length).step_by(length / GRID);
             firsts.chain([n - 1 - length]).map(move |a| [a, a + length])
         })
-        .filter(|[a, b]| b + MIN_SEGMENT <= n || (*b == n - 1 && b - a >= 2 * SHORTEST))
+        // Few newest points beside a level are a step, as long as it may be one.
+        .filter(|[a, b]| b + MIN_SEGMENT <= n || b - a >= 2 * SHORTEST)
         .chain([[0, n - 1]])
         .collect();
     let gain = |corners: &&[usize; 2]| sums.gain(**corners);
