@@ -72,7 +72,6 @@ pub fn change_points(points: &[Point], options: &TrendOptions) -> Result<Trend, 
             change.after += others.iter().map(|slope| slope.moved(start)).sum::<f64>();
             report(&change, &series, points, levels, range)
         })
-        .filter(|found| large_enough(found, options.min_change))
         .collect();
     change_points.sort_by_key(|found| found.index);
     Ok(Trend {
@@ -144,12 +143,6 @@ fn check(points: &[Point], options: &TrendOptions) -> Result<(), TrendError> {
             )));
         }
     }
-    if !(options.min_change.is_finite() && options.min_change >= 0.0) {
-        return Err(TrendError(format!(
-            "min_change is {}, expected a number of at least 0",
-            options.min_change
-        )));
-    }
     for (index, point) in points.iter().enumerate() {
         for (field, value) in [("value", point.value), ("timestamp", point.timestamp)] {
             if !value.is_finite() {
@@ -161,12 +154,6 @@ fn check(points: &[Point], options: &TrendOptions) -> Result<(), TrendError> {
         }
     }
     Ok(())
-}
-
-fn large_enough(found: &ChangePoint, min_change: f64) -> bool {
-    found
-        .ratio
-        .is_none_or(|ratio| ratio.ln().abs() >= min_change.ln_1p())
 }
 
 /// The value of a level in which every point has the same: the logarithm there and back would

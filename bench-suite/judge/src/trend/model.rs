@@ -126,8 +126,6 @@ pub struct TrendOptions {
     pub alpha_history: f64,
     /// Chance of a false one at its newest end: 0.02.
     pub alpha_newest: f64,
-    /// The smallest relative change worth reporting: 0, all of them.
-    pub min_change: f64,
 }
 
 impl Default for TrendOptions {
@@ -135,7 +133,6 @@ impl Default for TrendOptions {
         Self {
             alpha_history: 0.01,
             alpha_newest: 0.02,
-            min_change: 0.0,
         }
     }
 }

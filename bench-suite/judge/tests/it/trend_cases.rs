@@ -324,22 +324,6 @@ fn a_change_is_news_once() {
     assert_eq!(news(&[], &trend(&[]), &TrendOptions::default()), Ok(None));
 }
 
-#[test]
-fn small_changes_can_be_left_out() {
-    let points = series(&scaled(noisy(13, 100), 50, 100, 1.03));
-    let options = TrendOptions {
-        min_change: 0.05,
-        ..TrendOptions::default()
-    };
-    assert_eq!(trend(&points).change_points.len(), 1);
-    assert!(
-        change_points(&points, &options)
-            .unwrap()
-            .change_points
-            .is_empty()
-    );
-}
-
 /// A series whose largest values swallow the steps between the others: a start was moved to
 /// and fro between two places for ever.
 #[test]
