@@ -179,7 +179,7 @@ fn a_change_point_by_hand() {
 
 #[test]
 fn a_slow_change_by_hand() {
-    let value = |i: u32| -0.05 * f64::from(i) + if i % 2 == 0 { 0.5 } else { -0.5 };
+    let value = |i: u32| -0.05 * f64::from(i) + if i.is_multiple_of(2) { 0.5 } else { -0.5 };
     let points: Vec<Point> = (0..40)
         .map(|i| Point {
             timestamp: f64::from(i),
