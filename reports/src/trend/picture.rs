@@ -98,21 +98,29 @@ fn value_axis(series: &Series) -> Axis {
 /// Its levels: from which point up to before which, and how high.
 fn levels(series: &Series) -> Vec<(usize, usize, f64)> {
     let changes = series.changes();
-    let drifts_first = series.found.drifts.iter().any(|drift| drift.from == 0);
     let values = series.points.iter().map(|point| point.value);
     let first = match changes.first() {
         Some(change) => Some(change.before),
         None => Spread::of(values).map(|spread| spread.median),
     };
-    let first = first.filter(|_| !drifts_first).map(|level| (0, level));
+    let first = first.map(|level| (0, level));
     let begun = changes.iter().map(|change| (change.index, change.after));
     let begun: Vec<(usize, f64)> = first.into_iter().chain(begun).collect();
-    let ends = begun.iter().skip(1).map(|(from, _)| *from);
+    let ends = changes.iter().map(left);
     let ends: Vec<usize> = ends.chain([series.points.len()]).collect();
     let levels = begun.into_iter().zip(ends);
     levels
         .map(|((from, level), to)| (from, to, level))
         .collect()
+}
+
+/// The first point that is off the level before a change.
+fn left(change: &ChangePoint) -> usize {
+    if change.gradual {
+        change.range[0]
+    } else {
+        change.index
+    }
 }
 
 fn ink(series: &Series, change: &ChangePoint) -> Ink {
@@ -161,10 +169,10 @@ pub(crate) fn panel(series: &Series, is_spark: bool) -> Panel {
         }));
     }
     layers.extend(marks(series, is_spark, &at));
-    let drifts = series.found.drifts.iter();
-    layers.extend(drifts.map(|drift| {
-        let ends = [drift.before, drift.after];
-        level(drift.from, drift.to, ends, Ink::Series(1))
+    let slopes = series.changes().iter().filter(|change| change.gradual);
+    layers.extend(slopes.map(|change| {
+        let ends = [change.before, change.after];
+        level(left(change) - 1, change.index + 1, ends, Ink::Series(1))
     }));
     let levels = levels.into_iter();
     layers.extend(levels.map(|(from, to, high)| level(from, to, [high; 2], Ink::Series(0))));

@@ -5,7 +5,7 @@
 
 use judge::{
     compare::{Direction, Verdict},
-    trend::{ChangePoint, Drift, Noisier, Point, Staleness, TOO_SHORT, Trend},
+    trend::{ChangePoint, Noisier, Point, Staleness, TOO_SHORT, Trend},
 };
 
 use serde::Serialize;
@@ -120,14 +120,13 @@ impl Series {
 
     pub(super) fn is_quiet(&self) -> bool {
         let found = &self.found;
-        found.change_points.is_empty() && found.drifts.is_empty() && found.noisier.is_none()
+        found.change_points.is_empty() && found.noisier.is_none()
     }
 
     /// Whether a change is smaller than what counts as one.
     #[must_use]
     pub fn is_within_threshold(&self, change: &ChangePoint) -> bool {
-        let size = change.ratio.map(|ratio| ratio.ln().abs());
-        size.is_some_and(|size| size <= self.threshold.ln_1p())
+        !change.counts(self.threshold)
     }
 
     /// Whether results have stopped coming that should come.
@@ -157,8 +156,10 @@ impl Series {
             if let Some(cause) = self.cause(change) {
                 remarks.push(format!("{} from {cause}", ratio(change)));
             }
+            if change.gradual {
+                remarks.push(self.drifted(change));
+            }
         }
-        remarks.extend(found.drifts.iter().map(|drift| self.drifted(drift)));
         remarks.extend(found.noisier.iter().map(|noisier| self.noisier(noisier)));
         if found.too_short {
             let points = self.points.len();
@@ -175,11 +176,11 @@ impl Series {
     }
 
     /// `drift from 100 to 105 over 60 points`.
-    fn drifted(&self, drift: &Drift) -> String {
+    fn drifted(&self, drift: &ChangePoint) -> String {
         let [before, after] = [drift.before, drift.after].map(|level| self.value(level));
         format!(
             "drift from {before} to {after} over {} points, gradual: no single revision stands out",
-            drift.to - drift.from
+            drift.index + 2 - drift.range[0]
         )
     }
 

@@ -185,7 +185,11 @@ fn a_gate_names_what_failed_in_every_form() {
 fn drift_and_noise_are_told_and_drawn() {
     let ramp = points(100, |i| 1000.0 - f64::from(i));
     let drifting = series("drifting", ramp);
-    assert!(!drifting.found.drifts.is_empty(), "{:?}", drifting.found);
+    assert!(
+        drifting.found.change_points[0].gradual,
+        "{:?}",
+        drifting.found
+    );
     let mut loud = points(100, |_| 1000.0);
     for point in &mut loud[70..] {
         point.value = 1000.0 + 10.0 * (point.value - 1000.0);

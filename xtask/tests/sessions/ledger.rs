@@ -20,8 +20,8 @@ const TRADE: usize = 80;
 const GLITCH: usize = 130;
 /// A cell's noise grows.
 const NOISIER: usize = 145;
-/// Its first three nights happen to lie on one side, as those of a step would.
-const NOISIER_LOOKS_SO: usize = 147;
+/// By then enough of its nights lie on one side to look like a step beyond the noise threshold.
+const NOISIER_LOOKS_SO: usize = 149;
 /// All cells are slower from a driver on.
 const DRIVER: usize = 165;
 

@@ -2,7 +2,7 @@
 
 use judge::trend::ChangePoint;
 
-use super::{Change, Ledger, Seen, group::Fresh};
+use super::{Change, Entry, Ledger, Seen, group::Fresh};
 use crate::PointFilter;
 
 /// A change that was told is another from so many times its size on.
@@ -18,6 +18,25 @@ pub(super) enum Known {
     Not,
 }
 
+impl Entry {
+    /// Which change of a series an entry is about: of those that touch it the nearest in size, or else
+    /// one between the same levels, for weak changes wander. What was fixed is back with like size.
+    pub(super) fn own<'c>(&self, told: &Change, one: &Seen<'c>) -> Option<&'c ChangePoint> {
+        let changes = one.found.change_points.iter();
+        let changes = changes.filter(|change| one.is_regressed(change));
+        let apart = |change: &ChangePoint| times_as_large(change, told).ln().abs();
+        let touching = changes.clone().filter(|change| {
+            let [good, bad] = one.range(change).map(|place| place.time);
+            self.touches(good, bad)
+        });
+        let nearest = touching.min_by(|a, b| apart(a).total_cmp(&apart(b)));
+        if told.fixed.is_some() {
+            return nearest.filter(|change| apart(change) <= MUCH_LARGER.ln());
+        }
+        nearest.or_else(|| changes.into_iter().find(|change| is_between(change, told)))
+    }
+}
+
 impl Ledger {
     /// Whether an entry has this change. The size is told anew where it is known twice as well.
     pub(super) fn knows(
@@ -26,40 +45,29 @@ impl Ledger {
         one: &Seen,
         change: &ChangePoint,
     ) -> Known {
-        let [good, bad] = one.range(change).map(|place| place.time);
-        let mut wandered = false;
+        let mut known = Known::Not;
         for (place, entry) in self.entries.iter_mut().enumerate() {
-            let touches = entry.touches(good, bad);
-            // A weak change wanders: one between the same levels is no second one.
-            let is_there = one.found.change_points.iter().any(|other| {
-                let [good, bad] = one.range(other).map(|place| place.time);
-                one.is_regressed(other) && entry.touches(good, bad)
-            });
-            let is_accepted = !entry.accepted.is_empty();
-            let Some(told) = entry.member(points, one.key) else {
+            let member = entry.member(points, one.key).cloned();
+            let Some(told) = member.filter(|told| entry.own(told, one) == Some(change)) else {
                 continue;
             };
-            if !touches {
-                wandered |= told.fixed.is_none() && !is_there && is_between(change, told);
+            if times_as_large(change, &told) > MUCH_LARGER {
+                // What was accepted was the smaller one.
+                if entry.accepted.is_empty() {
+                    known = Known::Less(place);
+                }
                 continue;
             }
-            if is_much_larger(change, told) {
-                // What was accepted was the smaller one.
-                return if is_accepted {
-                    Known::Not
-                } else {
-                    Known::Less(place)
-                };
-            }
             let width = |ends: Option<[f64; 2]>| ends.map_or(f64::INFINITY, |[a, b]| (b / a).ln());
-            if width(change.interval) <= width(told.interval) / 2.0 {
+            let is_sharper = width(change.interval) <= width(told.interval) / 2.0;
+            if let Some(told) = entry.member(points, one.key).filter(|_| is_sharper) {
                 let fresh = one.fresh(change).change;
                 (told.before, told.after) = (fresh.before, fresh.after);
                 told.interval = fresh.interval;
             }
             return Known::Told;
         }
-        if wandered { Known::Told } else { Known::Not }
+        known
     }
 
     /// Tells a change anew that is much larger than it was told; returns the ID of its entry.
@@ -76,14 +84,12 @@ impl Ledger {
     }
 }
 
-/// Whether what was told is less than half of a change.
-fn is_much_larger(change: &ChangePoint, told: &Change) -> bool {
+/// How many times as large as it was told a change is.
+fn times_as_large(change: &ChangePoint, told: &Change) -> f64 {
     match (change.ratio, told.ratio(), told.before.zip(told.after)) {
-        (Some(now), Some(then), _) => now.ln().abs() > MUCH_LARGER * then.ln().abs(),
-        (_, _, Some((before, after))) => {
-            (change.after - change.before).abs() > MUCH_LARGER * (after - before).abs()
-        }
-        _ => false,
+        (Some(now), Some(then), _) => (now.ln() / then.ln()).abs(),
+        (_, _, Some((before, after))) => ((change.after - change.before) / (after - before)).abs(),
+        _ => 1.0,
     }
 }
 

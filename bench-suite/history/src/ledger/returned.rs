@@ -1,8 +1,8 @@
 //! Whether levels are back.
 
-use judge::compare::Verdict;
+use judge::{compare::Verdict, trend::is_beyond};
 
-use super::{Change, Ledger, Seen, Time, seen::counts};
+use super::{Change, Ledger, Seen, Time};
 use crate::PointFilter;
 
 /// Of so much of a change that is gone the level has returned.
@@ -44,13 +44,17 @@ impl Ledger {
                 let Some(bad) = entry.first_bad.as_ref().map(|place| place.time) else {
                     continue;
                 };
+                let Some(told) = entry.member(points, one.key).cloned() else {
+                    continue;
+                };
+                let still = entry.own(&told, one).is_some();
                 let Some(member) = entry.member(points, one.key) else {
                     continue;
                 };
                 let level = one.newest_level(bad);
                 let start = level.map_or(one.places.len() - 1, |(_, start)| start);
                 let gone = match level {
-                    _ if !counts(member.ratio(), one.threshold) => 1.0,
+                    _ if !is_beyond(member.interval, one.threshold) => 1.0,
                     Some((level, _)) => gone(member, level, one.threshold),
                     None => continue,
                 };
@@ -58,11 +62,6 @@ impl Ledger {
                     member.fixed = Some(one.places[start].time);
                 } else if gone < HALF && member.fixed.is_some() && !one.improved_after(good) {
                     // It was no return: the change is found as it was.
-                    let mut changes = one.found.change_points.iter();
-                    let still = changes.any(|change| {
-                        let [from, to] = one.range(change).map(|place| place.time);
-                        one.is_regressed(change) && good <= to && from <= bad
-                    });
                     member.fixed = member.fixed.filter(|_| !still);
                 }
             }

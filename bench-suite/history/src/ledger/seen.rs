@@ -46,7 +46,7 @@ pub struct Night {
 
 impl Seen<'_> {
     pub(super) fn is_regressed(&self, change: &ChangePoint) -> bool {
-        change.verdict(self.direction) == Verdict::Regressed && counts(change.ratio, self.threshold)
+        change.verdict(self.direction) == Verdict::Regressed && change.counts(self.threshold)
     }
 
     /// The last good place, the first bad one.
@@ -70,11 +70,6 @@ impl Seen<'_> {
             worsens: None,
         }
     }
-}
-
-/// Whether a change is more than the noise threshold; where there is no ratio, any is.
-pub(super) fn counts(ratio: Option<f64>, threshold: f64) -> bool {
-    ratio.is_none_or(|ratio| ratio.ln().abs() > threshold.ln_1p())
 }
 
 /// Six digits: more would change with every night.

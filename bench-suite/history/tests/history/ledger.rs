@@ -65,6 +65,41 @@ fn a_step_fails_once_and_stays_in_mind_until_it_is_fixed() {
     assert!((ratio - 0.95).abs() < 0.005, "{ratio}");
 }
 
+/// What is lost night by night fails with each doubling, and is one entry.
+#[test]
+fn a_slow_loss_fails_a_gate() {
+    let mut ledger = Ledger::default();
+    let level = |night: usize| 100.0 - 0.1 * (night.clamp(40, 80) - 40) as f64;
+    let told = every_night(&mut ledger, 30, &[("a", &level)]);
+    let failing = nights(&told, |night| &night.failing);
+    assert!(
+        (1..=4).contains(&failing.len()) && failing[0] < 60,
+        "{failing:?}"
+    );
+    let [entry] = ledger.entries() else {
+        panic!("one entry: {ledger:?}")
+    };
+    let ratio = entry.series[0].ratio().expect("above 0");
+    assert!((0.955..0.98).contains(&ratio), "{ratio}");
+    assert_eq!(entry.state(moment(89)), State::Open);
+}
+
+/// A glitch of 15 % is over, and three nights later another cause takes 3 %.
+#[test]
+fn a_fixed_entry_takes_no_change_of_another_size() {
+    let mut ledger = Ledger::default();
+    let level = |night: usize| match night {
+        60 => 85.0,
+        ..63 => 100.0,
+        _ => 97.0,
+    };
+    let told = every_night(&mut ledger, 50, &[("a", &level)]);
+    let failing = nights(&told, |night| &night.failing);
+    assert!(failing.len() == 2 && failing[0] == 60, "{failing:?}");
+    assert!(nights(&told, |night| &night.reopened).is_empty());
+    assert_eq!(ledger.entries().len(), 2);
+}
+
 /// A level that a series has too few points of, or that later ones cover, is none of its change points
 /// any more; the ledger has it all the same.
 #[test]

@@ -247,7 +247,6 @@ fn curve(repeats: u64, noises: &[(String, f64, Draw)], residuals: &[Vec<f64>]) {
         let options = TrendOptions {
             alpha_history: factor * usual.alpha_history,
             alpha_newest: factor * usual.alpha_newest,
-            ..usual
         };
         let worst = |correlated: bool| {
             let alike = noises

@@ -7,7 +7,7 @@ use super::model::{
     ChangePoint, PLACE_CRITICAL, Point, TOO_SHORT, Trend, TrendError, TrendOptions,
 };
 use super::series::Series;
-use super::{drift, newest, noise, robust};
+use super::{newest, noise, robust, slope};
 use crate::dist::t_critical;
 
 /// Miss probability of the interval of a change.
@@ -30,36 +30,52 @@ pub fn change_points(points: &[Point], options: &TrendOptions) -> Result<Trend, 
         });
     }
     let mut series = Series::of(points);
-    let mut changes = history::changes_but_for_newest(&series, options.alpha_history);
+    let mut slopes = Vec::new();
+    let mut changes = loop {
+        let changes = history::changes_but_for_newest(&series, options.alpha_history);
+        let Some(slope) = slope::slope(&series, &changes, &slopes, options.alpha_history) else {
+            break changes;
+        };
+        slope::flatten(&mut series.y, &slope);
+        slopes.push(slope);
+    };
     let starts_of = |changes: &[Change]| changes.iter().map(|change| change.start).collect();
     let mut starts: Vec<usize> = starts_of(&changes);
     while let Some(newest) = newest::change(&series, &starts, options) {
         starts.push(newest.start);
         changes.push(newest);
     }
-    let drifts = drift::drifts(&series, &mut changes, options.alpha_history);
-    let starts: Vec<usize> = starts_of(&changes);
-    // Noise is what neither levels nor drift explain.
-    for found in &drifts {
-        found.flatten(&mut series.y);
-    }
     let noisier = noise::noisier(&series, &starts, options.alpha_history);
     let rho = series.rho(0, series.len(), &starts);
-    let change_points = changes
-        .iter()
-        .enumerate()
-        .map(|(place, change)| {
-            let (from, to) = series.around(&starts, place);
-            let levels = (&points[from..change.start], &points[change.start..to]);
-            let range = range(change, &series, (from, to), rho);
-            report(change, &series, &points[change.start], levels, range)
+    let steps = changes.iter().enumerate().map(|(place, change)| {
+        let (from, to) = series.around(&starts, place);
+        let range = range(change, &series, (from, to), rho);
+        (change, [from, to], range)
+    });
+    let slow = slopes.iter();
+    let slow = slow.map(|slope| {
+        (
+            slope,
+            [slope.since, slope.start],
+            [slope.since, slope.start],
+        )
+    });
+    let mut change_points: Vec<ChangePoint> = steps
+        .chain(slow)
+        .map(|(change, levels, range)| {
+            // Levels are those beside the change.
+            let mut change = change.clone();
+            let itself = |slope: &Change| change.is_gradual() && slope.start == change.start;
+            let others: Vec<&Change> = slopes.iter().filter(|slope| !itself(slope)).collect();
+            let (since, start) = (change.since - 1, change.start);
+            change.before += others.iter().map(|slope| slope.moved(since)).sum::<f64>();
+            change.after += others.iter().map(|slope| slope.moved(start)).sum::<f64>();
+            report(&change, &series, points, levels, range)
         })
-        .filter(|found| large_enough(found, options.min_change))
         .collect();
-    let drifts = drifts.into_iter().map(|found| found.in_units(series.log));
+    change_points.sort_by_key(|found| found.index);
     Ok(Trend {
         change_points,
-        drifts: drifts.collect(),
         noisier,
         too_short: false,
     })
@@ -127,12 +143,6 @@ fn check(points: &[Point], options: &TrendOptions) -> Result<(), TrendError> {
             )));
         }
     }
-    if !(options.min_change.is_finite() && options.min_change >= 0.0) {
-        return Err(TrendError(format!(
-            "min_change is {}, expected a number of at least 0",
-            options.min_change
-        )));
-    }
     for (index, point) in points.iter().enumerate() {
         for (field, value) in [("value", point.value), ("timestamp", point.timestamp)] {
             if !value.is_finite() {
@@ -146,12 +156,6 @@ fn check(points: &[Point], options: &TrendOptions) -> Result<(), TrendError> {
     Ok(())
 }
 
-fn large_enough(found: &ChangePoint, min_change: f64) -> bool {
-    found
-        .ratio
-        .is_none_or(|ratio| ratio.ln().abs() >= min_change.ln_1p())
-}
-
 /// The value of a level in which every point has the same: the logarithm there and back would
 /// lose its last bit.
 #[expect(clippy::float_cmp, reason = "constant values are those that are equal")]
@@ -163,12 +167,12 @@ fn constant(level: &[Point]) -> Option<f64> {
         .then_some(first)
 }
 
-/// `point` is the first one of the new level; `levels` are the points before and after.
+/// The levels of a step go from `from` to `to`.
 fn report(
     change: &Change,
     series: &Series,
-    point: &Point,
-    levels: (&[Point], &[Point]),
+    points: &[Point],
+    [from, to]: [usize; 2],
     range: [usize; 2],
 ) -> ChangePoint {
     let critical = t_critical(change.df, INTERVAL_ALPHA);
@@ -176,9 +180,10 @@ fn report(
         constant(level).unwrap_or_else(|| if series.log { found.exp() } else { found })
     };
     let (before, after) = (
-        plain(levels.0, change.before),
-        plain(levels.1, change.after),
+        plain(&points[from..change.since], change.before),
+        plain(&points[change.start..to], change.after),
     );
+    let point = &points[change.start];
     // On the linear scale by the delta method for ln(after ÷ before).
     let log_se = if series.log {
         change.se()
@@ -199,5 +204,6 @@ fn report(
         ratio: usable.then_some(ratio),
         interval: (usable && ends[1].is_finite()).then_some(ends),
         p: change.p,
+        gradual: change.is_gradual(),
     }
 }

@@ -26,7 +26,9 @@ const PRICE_OF_JUMPS: f64 = 2.0;
 /// A change of level, on the scale of [`Series::y`].
 #[derive(Debug, Clone)]
 pub(super) struct Change {
-    /// First point of the new level.
+    /// First point that has left the old level.
+    pub(super) since: usize,
+    /// First point of the new level: the same, where it is no slope.
     pub(super) start: usize,
     pub(super) before: f64,
     pub(super) after: f64,
@@ -40,6 +42,16 @@ pub(super) struct Change {
 impl Change {
     pub(super) fn step(&self) -> f64 {
         self.after - self.before
+    }
+
+    /// How far a point of a slope or after it has moved.
+    pub(super) fn moved(&self, place: usize) -> f64 {
+        let points = (self.start + 1 - self.since) as f64;
+        self.step() * ((place + 1).saturating_sub(self.since) as f64 / points).min(1.0)
+    }
+
+    pub(super) fn is_gradual(&self) -> bool {
+        self.since < self.start
     }
 
     pub(super) fn se(&self) -> f64 {
@@ -216,6 +228,7 @@ fn test(series: &Series, (lo, hi): (usize, usize), mid: usize, rho: f64) -> Chan
         df = df.min(sum * sum / parts);
     }
     let mut change = Change {
+        since: mid,
         start: mid,
         before: before.centre,
         after: after.centre,

@@ -7,7 +7,6 @@
 mod candidates;
 pub mod csv;
 mod detect;
-mod drift;
 mod history;
 mod model;
 mod newest;
@@ -15,11 +14,12 @@ mod news;
 mod noise;
 mod robust;
 mod series;
+mod slope;
 mod stale;
 
 pub use detect::{change_points, change_points_of_many};
 pub use model::{
-    ChangePoint, Drift, Noisier, Point, TOO_SHORT, Trend, TrendError, TrendOptions, backwards,
+    ChangePoint, Noisier, Point, TOO_SHORT, Trend, TrendError, TrendOptions, backwards, is_beyond,
     put_in_order,
 };
 pub use news::{news, news_of_many};

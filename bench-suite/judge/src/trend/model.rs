@@ -68,9 +68,19 @@ pub struct ChangePoint {
     pub interval: Option<[f64; 2]>,
     /// p of the change, corrected for the number of places that were looked at.
     pub p: f64,
+    /// Whether the level moved slowly, over all of `range`: no single point is to blame.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gradual: bool,
 }
 
 impl ChangePoint {
+    /// Whether it is more than counts as none: as in a comparison, where the whole interval of the
+    /// ratio lies beyond the threshold. Where there is no ratio, any change counts.
+    #[must_use]
+    pub fn counts(&self, threshold: f64) -> bool {
+        is_beyond(self.interval, threshold)
+    }
+
     /// The change as improvement, regression, or neither where the levels are the same.
     #[must_use]
     pub fn verdict(&self, direction: Direction) -> Verdict {
@@ -78,19 +88,11 @@ impl ChangePoint {
     }
 }
 
-/// A level that moved slowly, so that no single point is to blame.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Drift {
-    /// First point, from 0 in the series as given.
-    pub from: usize,
-    /// The point after the last.
-    pub to: usize,
-    /// Where it began.
-    pub before: f64,
-    /// Where it ended.
-    pub after: f64,
-    /// p of the slope.
-    pub p: f64,
+/// Whether the whole interval of a ratio lies beyond a threshold, on one side; `true` without one.
+#[must_use]
+pub fn is_beyond(interval: Option<[f64; 2]>, threshold: f64) -> bool {
+    let bound = threshold.ln_1p();
+    interval.is_none_or(|[low, high]| low.ln() > bound || high.ln() < -bound)
 }
 
 /// Noise that grew.
@@ -109,9 +111,6 @@ pub struct Noisier {
 pub struct Trend {
     /// The change points, oldest first.
     pub change_points: Vec<ChangePoint>,
-    /// Slow changes, oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub drifts: Vec<Drift>,
     /// Noise that has grown, and is larger still.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noisier: Option<Noisier>,
@@ -127,8 +126,6 @@ pub struct TrendOptions {
     pub alpha_history: f64,
     /// Chance of a false one at its newest end: 0.02.
     pub alpha_newest: f64,
-    /// The smallest relative change worth reporting: 0, all of them.
-    pub min_change: f64,
 }
 
 impl Default for TrendOptions {
@@ -136,7 +133,6 @@ impl Default for TrendOptions {
         Self {
             alpha_history: 0.01,
             alpha_newest: 0.02,
-            min_change: 0.0,
         }
     }
 }

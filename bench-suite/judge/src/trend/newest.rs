@@ -144,20 +144,18 @@ fn test(series: &Series, before: &Before, fresh: usize, alpha: f64) -> Option<Ch
     };
     let p = |rho| {
         let share = |points: usize| variance(points, rho) / (unsure * unsure);
-        // As unlikely as the nearest of them is by itself, all of them are at least. In long series
-        // the mean says more, and waves bring several points as easily as one.
-        let is_young = old.noise.len() < LONG_BASELINE;
         let of_one = evidence.of_one((share(old.n) + share(1)).sqrt(), alpha);
         if fresh == 1 {
-            of_one
+            return of_one;
+        }
+        let df = (old.known as f64 * (1.0 - rho) / (1.0 + rho)).max(2.0);
+        let of_several = evidence.of_several([share(old.n), share(fresh)], df);
+        // As unlikely as the nearest of them is by itself, all of them are at least; waves have so
+        // many tries at it, and more of them last longer.
+        if fresh < MIN_SEGMENT {
+            of_several.min(fresh as f64 * of_one)
         } else {
-            let df = (old.known as f64 * (1.0 - rho) / (1.0 + rho)).max(2.0);
-            let of_several = evidence.of_several([share(old.n), share(fresh)], df);
-            if is_young {
-                of_one.min(of_several)
-            } else {
-                of_several
-            }
+            of_several
         }
     };
     // Autocorrelation only takes away; it is looked at where there is something to take.
@@ -171,6 +169,7 @@ fn test(series: &Series, before: &Before, fresh: usize, alpha: f64) -> Option<Ch
     };
     let p = p(rho);
     (p <= alpha).then(|| Change {
+        since: start,
         start,
         before: old.centre,
         after: robust::level(new, old.scale).centre,

@@ -76,11 +76,11 @@ fn a_ramp_is_a_drift_and_louder_noise_is_noisier() {
         .map(|(i, value)| value * (1.0 + 0.0005 * i as f64))
         .collect();
     let found = trend(&series(&ramp));
-    assert!(found.change_points.is_empty(), "{found:?}");
-    let [drift] = &found.drifts[..] else {
+    let [drift] = &found.change_points[..] else {
         panic!("{found:?}")
     };
-    assert_eq!((drift.from, drift.to), (0, 100));
+    assert!(drift.gradual, "{found:?}");
+    assert_eq!((drift.range, drift.index), ([1, 99], 99));
     assert!(
         (drift.after / drift.before - 1.05).abs() < 0.01,
         "{drift:?}"
@@ -324,22 +324,6 @@ fn a_change_is_news_once() {
     assert_eq!(news(&[], &trend(&[]), &TrendOptions::default()), Ok(None));
 }
 
-#[test]
-fn small_changes_can_be_left_out() {
-    let points = series(&scaled(noisy(13, 100), 50, 100, 1.03));
-    let options = TrendOptions {
-        min_change: 0.05,
-        ..TrendOptions::default()
-    };
-    assert_eq!(trend(&points).change_points.len(), 1);
-    assert!(
-        change_points(&points, &options)
-            .unwrap()
-            .change_points
-            .is_empty()
-    );
-}
-
 /// A series whose largest values swallow the steps between the others: a start was moved to
 /// and fro between two places for ever.
 #[test]
@@ -462,6 +446,48 @@ fn a_plain_drop_stays_found_in_a_young_series() {
     }
 }
 
+/// Nor where each night is like the one before.
+#[test]
+fn a_drop_stays_found_among_nights_alike() {
+    for fresh in 1..=5 {
+        let found = (0..100).filter(|&seed| {
+            let mut values = autocorrelated(&mut rng(132, seed), 40 + fresh, 0.5);
+            for value in &mut values[40..] {
+                *value *= 0.9;
+            }
+            let found = trend(&series(&values)).change_points;
+            found.iter().any(|change| change.index.abs_diff(40) <= 1)
+        });
+        let found = found.count();
+        assert!(found >= 95, "{found} of 100 after {fresh}");
+    }
+}
+
+/// 4 % lost over 40 nights: while it goes on, when it is over, and a month later.
+#[test]
+fn a_slow_loss_is_found_whole() {
+    for (noise, nights) in [0.001, 0.002]
+        .into_iter()
+        .flat_map(|noise| [20_usize, 40, 50, 70].map(|nights| (noise, nights)))
+    {
+        let lost = |night: usize| 1.0 - 0.04 * (night as f64 / 40.0).min(1.0);
+        let found = (0..100).filter(|&seed| {
+            let values = stationary(&mut rng(133, seed), 100 + nights, noise, Shape::Gauss);
+            let value =
+                |(night, value): (usize, f64)| value * lost((night + 1).saturating_sub(100));
+            let values: Vec<f64> = values.into_iter().enumerate().map(value).collect();
+            let found = trend(&series(&values)).change_points;
+            let told: f64 = found.iter().filter_map(|change| change.ratio).product();
+            (told / lost(nights) - 1.0).abs() < 0.01 && found.iter().any(|change| change.gradual)
+        });
+        let found = found.count();
+        assert!(
+            found >= 90,
+            "{found} of 100 after {nights} nights in {noise}"
+        );
+    }
+}
+
 /// A week at one level and two nights at another are two changes.
 #[test]
 fn a_step_past_the_old_level_erases_none() {
@@ -483,7 +509,7 @@ fn quantized_values_do_not_drift() {
         };
         let values: Vec<f64> = (0..60).map(|_| value(rng.random())).collect();
         let trend = change_points(&series(&values), &TrendOptions::default()).unwrap();
-        drifting += usize::from(!trend.drifts.is_empty());
+        drifting += usize::from(trend.change_points.iter().any(|change| change.gradual));
     }
     assert_eq!(drifting, 0);
 }

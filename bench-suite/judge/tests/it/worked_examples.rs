@@ -177,6 +177,28 @@ fn a_change_point_by_hand() {
     assert!(!is_overdue(22.0) && is_overdue(22.1));
 }
 
+#[test]
+fn a_slow_change_by_hand() {
+    let value = |i: u32| -0.05 * f64::from(i) + if i.is_multiple_of(2) { 0.5 } else { -0.5 };
+    let points: Vec<Point> = (0..40)
+        .map(|i| Point {
+            timestamp: f64::from(i),
+            revision: i.to_string(),
+            value: value(i),
+        })
+        .collect();
+    let found = change_points(&points, &TrendOptions::default()).unwrap();
+    let [change] = &found.change_points[..] else {
+        panic!("{found:?}")
+    };
+    assert!(change.gradual);
+    assert_eq!(change.range, [1, 39]);
+    check(change.before, 0.036_585);
+    check(change.after, -1.986_585);
+    check(t_two_sided(2.023_17 / 0.270_253, 38.0), 5.457e-9);
+    check(change.p, 5.457e-9);
+}
+
 fn three_blocks(pairs: [(f64, f64); 3], kind: Kind, threshold: f64) -> Measurement {
     Measurement {
         blocks: pairs.map(|(base, head)| Block::pair(base, head)).to_vec(),

@@ -48,10 +48,8 @@ pub(super) fn decide(all: &mut [Followed], gated: impl Fn(&SeriesKey) -> bool) {
 impl Followed {
     /// Whether what the last run brought to light is more than the noise threshold.
     fn counts_as_a_change(&self) -> bool {
-        let ratio = self
-            .news
-            .and_then(|place| self.found.change_points[place].ratio);
-        ratio.is_none_or(|ratio| ratio.ln().abs() > self.threshold.ln_1p())
+        let news = self.news.map(|place| &self.found.change_points[place]);
+        news.is_none_or(|change| change.counts(self.threshold))
     }
 }
 
@@ -139,8 +137,9 @@ mod tests {
                 before: 1.0,
                 after: 0.9,
                 ratio: Some(0.9),
-                interval: None,
+                interval: Some([0.89, 0.91]),
                 p,
+                gradual: false,
             }],
             ..Trend::default()
         };
@@ -184,6 +183,7 @@ mod tests {
     fn by(ratio: f64) -> Followed {
         let mut one = regressed("gated", 0.0);
         one.found.change_points[0].ratio = Some(ratio);
+        one.found.change_points[0].interval = Some([ratio - 4e-4, ratio + 4e-4]);
         one
     }
 
@@ -191,10 +191,11 @@ mod tests {
     fn a_change_that_a_comparison_calls_none_fails_no_gate() {
         assert_eq!(failing(vec![by(0.996)]), 0, "0.4 % of 0.5 %");
         assert_eq!(failing(vec![by(1.0 - 512.0 / 4.5e9)]), 0);
+        assert_eq!(failing(vec![by(0.9948)]), 0, "0.48 to 0.56 %");
         assert_eq!(failing(vec![by(0.994)]), 1);
         // A level that was 0 has no ratio and no noise threshold.
         let mut one = by(1.0);
-        one.found.change_points[0].ratio = None;
+        one.found.change_points[0].interval = None;
         assert!(one.counts_as_a_change());
     }
 
