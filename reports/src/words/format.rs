@@ -125,6 +125,7 @@ pub enum Quantity {
     Megahertz,
     Cores,
     Joules,
+    Count,
     Plain,
 }
 
@@ -141,7 +142,8 @@ impl From<metrics::Unit> for Quantity {
             | metrics::Unit::OperationsPerSecond => Self::Rate(unit.sign()),
             metrics::Unit::Watts => Self::Watts,
             metrics::Unit::Joules => Self::Joules,
-            metrics::Unit::Count | metrics::Unit::Ratio | metrics::Unit::Plain => Self::Plain,
+            metrics::Unit::Count => Self::Count,
+            metrics::Unit::Ratio | metrics::Unit::Plain => Self::Plain,
         }
     }
 }
@@ -179,7 +181,7 @@ impl Quantity {
             Self::Megahertz => unit(1.0, "MHz"),
             Self::Cores => unit(1.0, "cores"),
             Self::Joules => unit(1.0, "J"),
-            Self::Plain => unit(1.0, ""),
+            Self::Count | Self::Plain => unit(1.0, ""),
         }
     }
 
@@ -195,7 +197,7 @@ impl Quantity {
     pub fn write(self, value: f64) -> String {
         let digits = match self {
             Self::Bytes | Self::Rate(_) | Self::Joules => 4,
-            Self::Plain => 5,
+            Self::Count | Self::Plain => 5,
             Self::Percent => 2,
             _ => 3,
         };
@@ -204,6 +206,9 @@ impl Quantity {
         }
         if value == 0.0 && matches!(self, Self::Seconds) {
             return "0 s".to_owned();
+        }
+        if matches!(self, Self::Count) && value.fract() == 0.0 {
+            return times(value);
         }
         let unit = self.unit(value);
         if unit.sign == "B" {
