@@ -13,8 +13,8 @@ const SHORTEST: usize = 2 * MIN_SEGMENT;
 /// Corners are tried so many to the length of a slope, and each length is so much longer than the
 /// one before: that costs 1 % of what the best corners explain.
 const GRID: usize = 8;
-/// A slope between corners has to be closer than steps by so many places more: with none a step of
-/// 3 σ in AR(.5) noise is called a slope in a sixth of series.
+/// A slope between corners has to be closer than steps by so many places more. Tuned on one series:
+/// with one, the step at 131 of `tigerbeetle-load_accepted` is part of a slope; from 1.4 on it is not.
 const CORNERS: usize = 2;
 /// Rounds of fitting to values whose distance from the fit is clipped.
 const ROUNDS: usize = 6;
