@@ -70,26 +70,20 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     let note = failed.and_then(|failed| memory_note(&failed.values, shortage.as_ref()));
     execution.notes.extend(note);
     execution.warnings.extend(values::leak_note(&values));
-    let reported = if outcome.is_ok() {
-        reported(&results)
-    } else {
-        Vec::new()
-    };
+    let reported = outcome.is_ok().then(|| reported(&results));
     if !cell.steps.snapshot.is_never() {
         let all = ranks.iter_mut().chain([&mut values]);
         all.for_each(leave_out_speed);
         tell_recorded(cell, &outcome, snapshot.as_deref(), &mut execution);
     }
     let (first, others) = split(&results, ranks, order);
-    if outcome.is_ok() && order.asked.has_hook() && first.started.is_none() {
-        let note = format!("the program reported nothing and was measured from outside: {NEEDS}");
-        execution.notes.push(note);
-    }
+    let is_silent = outcome.is_ok() && order.asked.has_hook() && first.started.is_none();
+    let note = || format!("the program reported nothing and was measured from outside: {NEEDS}");
+    execution.notes.extend(is_silent.then(note));
     let asked = Some(cell.steps.profiled).filter(|_| outcome.is_ok());
     let (kernels, note) = profiled(asked, first.kernels);
-    execution.warnings.extend(note);
-    let (modules, note) = attributed(cell.steps.attribution && outcome.is_ok(), first.modules);
-    execution.warnings.extend(note);
+    let (modules, other) = attributed(cell.steps.attribution && outcome.is_ok(), first.modules);
+    execution.warnings.extend(note.into_iter().chain(other));
     let record = Record {
         session: session.session.clone(),
         image_id: execution.image_id,
@@ -118,7 +112,7 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         notes: execution.notes,
         ..planned(run, cell, order)
     };
-    (record, reported)
+    (record, reported.unwrap_or_default())
 }
 
 /// What ran in profiled steps, the longest first, and what is wrong where nothing did.

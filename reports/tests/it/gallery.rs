@@ -304,3 +304,38 @@ fn no_row_of_a_page_contradicts_its_interval() {
     }
     assert!(count > 500, "{count} rows");
 }
+
+#[test]
+fn what_a_gpu_says_of_llamas_serving_and_fragmentation_is_on_their_first_screens() {
+    check(
+        "h200-llm",
+        &[
+            "Tokens a second: 50,459 tokens/s (1b-full checkpointing=none), 41,364 tokens/s",
+            "Decoding, a sequence: faster in 2 of 3 comparisons (+146.31 % to +198.47 %)",
+        ],
+    );
+    check(
+        "h200-serving",
+        &[
+            "Highest rate: 2028 requests/s (bert-highest native)",
+            "Peak reserved: less in 3 of 6 comparisons (-74.33 % to -68.56 %)",
+            "(-99.89 % to above × 1000)",
+        ],
+    );
+    check(
+        "h100-fragmentation",
+        &[
+            "Allocations survived: lower in 1 of 14 comparisons (-2.67 %), higher in 4 of 14 \
+             comparisons (× 8.48)",
+            "allocations survived of wall: garbage_collection_threshold:0.8 against native \
+             2358 → 2295",
+        ],
+    );
+    check(
+        "h200-programs",
+        &[
+            "Throughput: inconclusive in 4 of 4 comparisons",
+            "Peak reserved: unchanged in 4 of 4 comparisons.",
+        ],
+    );
+}
