@@ -118,7 +118,7 @@ fn the_examples_conform() {
     check(
         &[&steps[..], &[binary]].concat(),
         0,
-        &["0 samples_count 48 program", "samples/s program"],
+        &["0 samples_count 48.000 program", "samples/s program"],
     );
     for program in [
         "python3 docs/examples/programs/train.py",
