@@ -468,7 +468,7 @@ fn an_idle_container_is_held_against_what_was_published() {
     );
     let page = fs::read_to_string(out.join("report.md")).expect("the report");
     assert!(
-        page.contains("idle takes ") && !page.contains("samples/s"),
+        page.contains("Host memory: ") && !page.contains("samples/s"),
         "{page}"
     );
 }
