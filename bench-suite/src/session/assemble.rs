@@ -74,7 +74,7 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     if !cell.steps.snapshot.is_never() {
         let all = ranks.iter_mut().chain([&mut values]);
         all.for_each(leave_out_speed);
-        tell_recorded(cell, &outcome, snapshot.as_deref(), &mut execution);
+        note_snapshot(cell, &outcome, snapshot.as_deref(), &mut execution);
     }
     let (first, others) = split(&results, ranks, order);
     let is_silent = outcome.is_ok() && order.asked.has_hook() && first.started.is_none();
@@ -149,7 +149,7 @@ fn leave_out_speed(values: &mut Values) {
 }
 
 /// What to know of a run that recorded allocations.
-fn tell_recorded(
+fn note_snapshot(
     cell: &CellPlan,
     outcome: &Outcome,
     snapshot: Option<&str>,

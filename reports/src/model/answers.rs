@@ -49,7 +49,7 @@ pub(super) fn of(view: &View, changes: &[Change]) -> Vec<String> {
     let others: Vec<&Change> = changes.iter().filter(|one| !is_told(one)).collect();
     let values = by_metric(view, &named, &others);
     let images = across_images(view);
-    [decided, limits, values, images, bits, failing(view)].concat()
+    [decided, values, limits, images, bits, failing(view)].concat()
 }
 
 fn questions<'a>(view: &'a View) -> impl Iterator<Item = &'a SuiteQuestion> {
