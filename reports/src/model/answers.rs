@@ -164,10 +164,12 @@ fn verdicts<'a>(own: impl Iterator<Item = &'a Change>) -> Option<String> {
 
 /// A change, where the interval that it is an end of is too wide to say anything only as a bound.
 fn change_within(ratio: f64) -> String {
-    match ratio {
-        ..0.001 => "below -99.9 %".to_owned(),
-        1000.0.. => "above × 1000".to_owned(),
-        ratio => format::change(ratio),
+    if ratio < *format::TELLING.start() {
+        "below -99.9 %".to_owned()
+    } else if ratio > *format::TELLING.end() {
+        "above × 1000".to_owned()
+    } else {
+        format::change(ratio)
     }
 }
 

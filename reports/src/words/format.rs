@@ -259,6 +259,9 @@ fn change_with(ratio: f64, decimals: usize) -> String {
     format!("{percent:+.decimals$} %")
 }
 
+/// Ratios below and above of which an interval says next to nothing.
+pub(crate) const TELLING: std::ops::RangeInclusive<f64> = 0.001..=1000.0;
+
 /// An interval of ratios as changes: `+0.90 … +1.50 %`; `exact` where the ratio has no error. A
 /// narrow one has as many decimals as it takes to see two ends; of one that says next to nothing, the
 /// ends are `< -99.9 %` and `> × 1000`.
@@ -267,12 +270,12 @@ pub fn interval(low: f64, high: f64) -> String {
         return "exact".to_owned();
     }
     let ends = |decimals| {
-        let low = if low < 0.001 {
+        let low = if low < *TELLING.start() {
             "< -99.9 %".to_owned()
         } else {
             change_with(low, decimals)
         };
-        let high = if high > 1000.0 {
+        let high = if high > *TELLING.end() {
             "> × 1000".to_owned()
         } else {
             change_with(high, decimals)

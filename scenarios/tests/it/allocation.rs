@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use protocol::{Event, FailureReason, Model, RunFile, Task, TensorEvent, Values};
+use protocol::{FailureReason, Model, RunFile, Task, TensorEvent, Values};
 use scenario::data::Tensors;
 
 use crate::{
-    binary::{Folder, check_failure, run_file},
+    binary::{Folder, check_failure, finished, run_file},
     support::alone,
 };
 
@@ -91,24 +91,9 @@ fn alternating_tensors_and_those_of_a_trace_come_in_turn() {
 #[test]
 fn on_a_cpu_there_are_bytes_and_times_and_nothing_else() {
     let _turn = alone();
-    let run = |text: &str| {
-        let folder = Folder::new(text);
-        let output = folder.run();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{stderr}");
-        let mut events = folder.events();
-        let Some(Event::Finished { values }) = events.pop() else {
-            panic!("a run without an end");
-        };
-        let steps = events.into_iter().filter_map(|event| match event {
-            Event::Step(step) => Some(step.values),
-            _ => None,
-        });
-        (values, steps.collect::<Vec<Values>>())
-    };
     let variant = r#"{"batch":100,"allocation_mib":"1-4","live_mib":64}"#;
     let text = run_file(Model::None, Task::Allocation, variant);
-    let (values, steps) = run(&text);
+    let (values, steps) = finished(&text);
     let live = |steps: &[Values]| -> Vec<f64> {
         steps.iter().map(|of| of["step_allocated_bytes"]).collect()
     };
@@ -123,7 +108,7 @@ fn on_a_cpu_there_are_bytes_and_times_and_nothing_else() {
             .iter()
             .all(|bytes| (room * 0.9..=room).contains(bytes))
     );
-    assert_eq!(live(&run(&text).1), live(&steps), "the seed says all");
+    assert_eq!(live(&finished(&text).1), live(&steps), "the seed says all");
     assert!(values["thousand_allocations_seconds"] > 0.0);
     assert!(values["peak_allocated_bytes"] <= room);
     for name in [
@@ -139,7 +124,7 @@ fn on_a_cpu_there_are_bytes_and_times_and_nothing_else() {
         r#""seed":7"#,
         r#""seed":7,"trace":"+1 1048576\n+2 2097152\n-1\n""#,
     );
-    let (_, steps) = run(&trace);
+    let (_, steps) = finished(&trace);
     assert_eq!(live(&steps), [3.0 * MIB as f64; 3]);
 }
 

@@ -329,7 +329,12 @@ fn generation_takes_every_precision_and_adapters() {
 /// Serves 80 requests. Gives back what the run yields, and what each request does.
 fn served(model: Model, variant: &str) -> (Values, Vec<Values>) {
     let text = run_file(model, Task::Serving, variant);
-    let folder = Folder::new(&text.replace("\"measured\":3", "\"measured\":80"));
+    finished(&text.replace("\"measured\":3", "\"measured\":80"))
+}
+
+/// Runs it to a good end. Gives back what the run yields, and what each step does.
+pub(crate) fn finished(run_file: &str) -> (Values, Vec<Values>) {
+    let folder = Folder::new(run_file);
     let output = folder.run();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
@@ -337,11 +342,11 @@ fn served(model: Model, variant: &str) -> (Values, Vec<Values>) {
     let Some(Event::Finished { values }) = events.pop() else {
         panic!("a run without an end");
     };
-    let requests = events.into_iter().filter_map(|event| match event {
+    let steps = events.into_iter().filter_map(|event| match event {
         Event::Step(step) => Some(step.values),
         _ => None,
     });
-    (values, requests.collect())
+    (values, steps.collect())
 }
 
 #[test]
