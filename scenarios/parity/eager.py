@@ -7,10 +7,14 @@ RUN_FILE is what the `scenario` binary reads; on a CPU it gives no metrics of me
 that mode (`default`, `reduce-overhead`) or with the backend `cudagraphs`. --unprofiled leaves out
 how busy the GPU is, which PyTorch's profiler tells: another one may be at work.
 
+Several ranks are started by torchrun: `torchrun --nproc-per-node N eager.py RUN_FILE`, and the first
+one prints the throughput of all and its own memory.
+
 Prints one JSON object. The models are those of `scenarios/python/twin.py`.
 """
 
 import json
+import os
 import pathlib
 import sys
 import time
@@ -44,7 +48,8 @@ def kernels(step, profiled=3):
 def main():
     run = json.load(open(sys.argv[1]))
     variant = run["variant"]
-    device = torch.device(run["device"])
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    device = torch.device(twin.join_ranks() if ranks > 1 else run["device"])
     on_card = device.type == "cuda"
     options = sys.argv[2:]
     compiled = options[options.index("--compile") + 1] if "--compile" in options else "none"
@@ -68,9 +73,11 @@ def main():
     peak_allocated = torch.cuda.max_memory_allocated() if on_card else None
     peak_reserved = torch.cuda.max_memory_reserved() if on_card else None
 
-    samples = variant["batch"] * variant["accumulation"] * run["steps"]["measured"]
+    samples = ranks * variant["batch"] * variant["accumulation"] * run["steps"]["measured"]
     step_seconds = seconds / run["steps"]["measured"]
     busy, count = kernels(step) if on_card and "--unprofiled" not in options else (None, None)
+    if os.environ.get("RANK", "0") != "0":
+        return
     print(
         json.dumps(
             {

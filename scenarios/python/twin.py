@@ -6,16 +6,22 @@ by torch.compile.
 
 The models are the Python implementations that do the same mathematics with the fewest kernels:
 torchvision's ResNet-50, timm's ViT, transformers' BERT and Llama with scaled_dot_product_attention;
-the optimizers are PyTorch's fused ones.
+the optimizers are PyTorch's fused ones. Several ranks, started by `ranks` of a suite or by torchrun,
+train one model by DistributedDataParallel or `fully_shard` (--parallel).
 """
 
 import argparse
+import os
 
 import torch
 from torch import nn
 
 COMPILED = ("none", "default", "reduce-overhead", "max-autotune", "cudagraphs")
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "bf16")
+PARALLEL = ("none", "ddp", "sharded")
+
+# What `fully_shard` gathers at once, by the names of their classes.
+BLOCKS = ("Bottleneck", "Block", "BertLayer", "LlamaDecoderLayer")
 
 
 class Resnet50(nn.Module):
@@ -158,6 +164,31 @@ MODELS = {
 }
 
 
+def join_ranks():
+    """The device of this process, after it has joined the others where there are several."""
+    on_gpu = torch.cuda.is_available()
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return "cuda" if on_gpu else "cpu"
+    device = f"cuda:{os.environ['LOCAL_RANK']}" if on_gpu else "cpu"
+    if on_gpu:
+        torch.cuda.set_device(device)
+    torch.distributed.init_process_group("nccl" if on_gpu else "gloo")
+    return device
+
+
+def shard(model, precision):
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    # Under autocast the products are in bf16 either way: parameters travel so too.
+    policy = MixedPrecisionPolicy()
+    if precision == "amp-bf16":
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for module in model.modules():
+        if type(module).__name__ in BLOCKS:
+            fully_shard(module, mp_policy=policy)
+    fully_shard(model, mp_policy=policy)
+
+
 class Training:
     """One model with its optimizer and its data; `step` takes a step and gives its loss."""
 
@@ -184,9 +215,16 @@ class Training:
         if variant.get("lora_rank"):
             adapt(self.model, variant["lora_rank"], variant.get("lora_targets") or "q+v")
         self.words = getattr(getattr(self.model, "config", None), "vocab_size", None)
+        # Each rank has data of its own.
+        seed += 1000 * int(os.environ.get("RANK", "0"))
         if is_last:
             self.model = self.model.to(memory_format=self.memory_format)
         self.model.to(self.device).train()
+        self.parallel = variant.get("parallel") or "none"
+        if self.parallel == "ddp":
+            self.model = nn.parallel.DistributedDataParallel(self.model)
+        elif self.parallel == "sharded":
+            shard(self.model, precision)
         if compiled != "none":
             how = {"backend": compiled} if compiled == "cudagraphs" else {"mode": compiled}
             self.model = torch.compile(self.model, **how)
@@ -227,6 +265,12 @@ class Training:
         fast = {"dtype": self.autocast or torch.bfloat16, "enabled": self.autocast is not None}
         for micro in range(accumulation):
             inputs, labels = self.pool[micro % len(self.pool)]
+            # Gradients are exchanged once a step.
+            is_last = micro + 1 == accumulation
+            if self.parallel == "ddp":
+                self.model.require_backward_grad_sync = is_last
+            elif self.parallel == "sharded":
+                self.model.set_requires_gradient_sync(is_last)
             with torch.autocast(self.device.type, **fast):
                 if self.is_text:
                     loss = self.model(input_ids=inputs, labels=labels).loss
@@ -252,6 +296,7 @@ def main():
     parser.add_argument("--accumulation", type=int, default=1)
     parser.add_argument("--lora-rank", type=int)
     parser.add_argument("--lora-targets", default="q+v")
+    parser.add_argument("--parallel", choices=PARALLEL, default="none")
     parser.add_argument("--compile", choices=COMPILED, default="none")
     parser.add_argument("--steps", type=int, help="end after so many; without, never")
     variant = vars(parser.parse_args())
@@ -261,8 +306,7 @@ def main():
         "channels-last" if is_resnet else "contiguous"
     )
     variant["optimizer"] = variant["optimizer"] or ("sgd-momentum" if is_resnet else "adamw")
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    training = Training(model, variant, device, compiled=compiled)
+    training = Training(model, variant, join_ranks(), compiled=compiled)
     taken = 0
     while steps is None or taken < steps:
         training.step()
