@@ -1,8 +1,10 @@
 //! Why a run fails.
 
-use std::{io, time::Duration};
+use std::io;
 
 use protocol::{FailureReason, RunFileError};
+
+use crate::serving::Objective;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -73,13 +75,14 @@ pub enum Error {
     NotCapturable(libtorch::Error),
     /// No rate of arrivals keeps the latency objective.
     #[error(
-        "no rate of arrivals keeps the latency objective of {objective:?}: more than 1 % of the \
-         requests took longer at {:.3} a second, where hardly one meets another; raise slo_ms, or \
-         lower longest_wait_ms",
-        .start / 64.0
+        "no rate of arrivals keeps the latency objective of {}: more than 1 % of the requests took \
+         longer at {:.3} a second, where hardly one meets another; raise slo_ms{}",
+        named(*.objective),
+        .start / 64.0,
+        if .objective.token.is_some() { " or slo_token_ms" } else { ", or lower longest_wait_ms" }
     )]
     ObjectiveNotMet {
-        objective: Duration,
+        objective: Objective,
         /// The rate that the search began with.
         start: f64,
     },
@@ -128,6 +131,16 @@ pub enum Error {
         doing: &'static str,
         source: io::Error,
     },
+}
+
+fn named(objective: Objective) -> String {
+    match objective.token {
+        None => format!("{:?}", objective.first),
+        Some(token) => format!(
+            "{:?} to the first token and {token:?} to each next one",
+            objective.first
+        ),
+    }
 }
 
 impl Error {

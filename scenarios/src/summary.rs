@@ -49,6 +49,8 @@ pub struct Summary {
     /// The task generation's own.
     #[serde(flatten)]
     pub generation: Option<Generation>,
+    /// Bytes of keys and values that a sequence keeps for a token.
+    pub kv_cache_token_bytes: Option<u64>,
     /// The task serving's own.
     #[serde(flatten)]
     pub serving: Option<Serving>,
@@ -94,8 +96,6 @@ pub struct Generation {
     pub decode_tokens_per_second: Option<f64>,
     /// Half of the requests had their first token sooner.
     pub time_to_first_token_seconds: f64,
-    /// Bytes of keys and values that a sequence keeps for a token.
-    pub kv_cache_token_bytes: u64,
 }
 
 /// Memory metrics. `None` is «cannot be known here», never 0.

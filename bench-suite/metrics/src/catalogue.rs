@@ -58,11 +58,27 @@ catalogue! {
         "As `latency_p50_seconds`, 99 % of at least 662 requests.")));
     LATENCY_P999 = explains(0.1, latency("latency_p999_seconds", "p99.9 latency",
         "As `latency_p50_seconds`, 99.9 % of at least 6,636 requests."));
+    FIRST_TOKEN_P50 = explains(0.05, latency("first_token_p50_seconds", "p50 time to first token",
+        "As `latency_p50_seconds`, to the first token of an answer of several tokens."));
+    FIRST_TOKEN_P99 = headline(gated(0.05, latency("first_token_p99_seconds",
+        "p99 time to first token",
+        "As `latency_p99_seconds`, to the first token of an answer of several tokens.")));
+    TOKEN_P50 = explains(0.05, latency("token_p50_seconds", "p50 time per output token",
+        "The time from one token to the next, on average over a request, that half of the requests \
+         with several tokens are at or below."));
+    TOKEN_P99 = headline(gated(0.05, latency("token_p99_seconds", "p99 time per output token",
+        "As `token_p50_seconds`, 99 % of at least 662 requests.")));
+    ANSWER_RATE = across(Across::Sum, headline(gated(0.02, Metric {
+        direction: Direction::HigherIsBetter,
+        ..time("answer_tokens_per_second", "output tokens", Unit::TokensPerSecond, REQUESTS,
+            "Tokens of all answers over the time from the beginning of the arrivals to the last one. \
+             Serving with a decoder only.")
+    })));
     HIGHEST_RATE = headline(gated(0.05, request_rate("highest_rate_requests_per_second",
         "highest rate",
         "The highest rate of arrivals at which 99 % of the requests are answered within the latency \
-         objective, `slo_ms`, to 1.1 %, by a search within the run. Serving without an \
-         `arrival_rate` only.")));
+         objective, `slo_ms` and, of a decoder, `slo_token_ms`, to 1.1 %, by a search within the \
+         run. Serving without an `arrival_rate` only.")));
     GOODPUT = headline(gated(0.02, request_rate("goodput_requests_per_second", "goodput",
         "Requests answered within the latency objective, `slo_ms`, over the time from the \
          beginning of the arrivals to the last answer. Serving with an objective only.")));

@@ -262,8 +262,12 @@ fn lengths_and_idling_are_checked_where_they_stand() {
             suite("    task: inference\n    axes: {slo_ms: 20}\n"),
         ),
         (
-            "serving a decoder",
-            serving("{arrival_rate: 100}").replace("vit-tiny", "llama-tiny"),
+            "a decoder that waits for others",
+            serving("{arrival_rate: 100, longest_wait_ms: 5}").replace("vit-tiny", "llama-tiny"),
+        ),
+        (
+            "an objective of the next token alone",
+            serving("{arrival_rate: 100, slo_token_ms: 5}").replace("vit-tiny", "llama-tiny"),
         ),
         (
             "a wait longer than the run",

@@ -136,8 +136,8 @@ pub(crate) enum Need {
     Tokens,
     /// A model that generates tokens.
     Decoder,
-    /// The task generation.
-    Generation,
+    /// The task generation, or serving with a decoder.
+    Answers,
     /// The task serving.
     Serving,
     /// The task allocation.

@@ -122,6 +122,12 @@ impl Combination<'_> {
         self.variant.axes().get(axis) != Variant::default().axes().get(axis)
     }
 
+    /// Whether requests are answered token by token.
+    pub(crate) fn answers(&self) -> bool {
+        let serves = self.task == Task::Serving && self.model.is_decoder();
+        serves || self.task == Task::Generation
+    }
+
     /// A model is there exactly where something is computed.
     fn check_work(&self) -> Result<(), String> {
         match (self.model, self.task) {
@@ -133,10 +139,6 @@ impl Combination<'_> {
             }
             (model, Task::Generation) if !model.is_decoder() => Err(format!(
                 "generation needs a decoder, such as llama-tiny, and {model} is none"
-            )),
-            (model, Task::Serving) if model.is_decoder() => Err(format!(
-                "serving answers each request by one forward, and {model} is a decoder; use a \
-                 model such as bert-tiny, or the task generation"
             )),
             _ => Ok(()),
         }
@@ -165,8 +167,8 @@ impl Combination<'_> {
             Need::Decoder if !model.is_decoder() => Some(format!(
                 "a decoder, such as llama-tiny, and {model} is none"
             )),
-            Need::Generation if self.task != Task::Generation => {
-                Some("the task generation".to_owned())
+            Need::Answers if !self.answers() => {
+                Some("the task generation, or serving with a decoder".to_owned())
             }
             Need::Serving if self.task != Task::Serving => Some("the task serving".to_owned()),
             Need::Allocation if self.task != Task::Allocation => {
@@ -401,7 +403,48 @@ mod tests {
         let rate = r#""arrival_rate":100"#;
         for (model, task, variant, axis) in [
             (Model::BertTiny, serve, "{}".to_owned(), "arrival_rate"),
-            (Model::LlamaTiny, serve, format!("{{{rate}}}"), "model"),
+            (
+                Model::LlamaTiny,
+                serve,
+                format!(r#"{{{rate},"longest_wait_ms":5}}"#),
+                "longest_wait_ms",
+            ),
+            (
+                Model::LlamaTiny,
+                serve,
+                format!(r#"{{{rate},"new_tokens":4,"answer_lengths":"2-8"}}"#),
+                "answer_lengths",
+            ),
+            (
+                Model::LlamaTiny,
+                serve,
+                format!(r#"{{{rate},"sequence_lengths":"8-256"}}"#),
+                "sequence_lengths",
+            ),
+            (
+                Model::LlamaTiny,
+                serve,
+                format!(r#"{{{rate},"sequence_lengths":"8-200","answer_lengths":"2-57"}}"#),
+                "answer_lengths",
+            ),
+            (
+                Model::LlamaTiny,
+                serve,
+                format!(r#"{{{rate},"slo_token_ms":5}}"#),
+                "slo_token_ms",
+            ),
+            (
+                Model::LlamaTiny,
+                serve,
+                format!(r#"{{{rate},"slo_ms":5,"slo_token_ms":5,"new_tokens":1}}"#),
+                "slo_token_ms",
+            ),
+            (
+                Model::BertTiny,
+                serve,
+                format!(r#"{{{rate},"new_tokens":4}}"#),
+                "new_tokens",
+            ),
             (Model::None, serve, format!("{{{rate}}}"), "model"),
             (
                 Model::BertTiny,
@@ -442,6 +485,13 @@ mod tests {
         );
         let all: Variant = serde_json::from_str(&all).unwrap();
         assert_eq!(super::check(Model::BertTiny, serve, &all, gpu), Ok(()));
+        let tokens = format!(
+            r#"{{{rate},"slo_ms":200,"slo_token_ms":50,"batch":8,"sequence_lengths":"8-200",
+                "answer_lengths":"2-56","execution":"cuda-graph","precision":"bf16"}}"#
+        );
+        let tokens: Variant = serde_json::from_str(&tokens).unwrap();
+        assert_eq!(super::check(Model::LlamaTiny, serve, &tokens, gpu), Ok(()));
+        assert_eq!((tokens.longest_answer(), tokens.mean_answer()), (56, 29.0));
         let refused = |steps: Steps, seconds| {
             let time = Duration::from_secs(seconds);
             super::check_steps(&all, &steps, time).map_err(|refusal| refusal.axis)

@@ -102,12 +102,22 @@ axes! {
     /// otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     lora_merged: Option<bool> { rule: lora_merged },
-    /// Tokens that generation makes after the prompt, 32 unless said otherwise.
+    /// Tokens that generation, or a decoder that serves, makes after the prompt, 32 unless said
+    /// otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     new_tokens: Option<Positive> {
         label: "new{value}",
-        needs: &[Need::Generation],
+        needs: &[Need::Answers],
         rule: new_tokens,
+    },
+    /// Tokens of the answers, of which each request draws a length out of the run's seed, in place of
+    /// `new_tokens`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "LengthRange")]
+    answer_lengths: Option<LengthRange> {
+        label: "new{value}",
+        needs: &[Need::Serving, Need::Answers],
+        rule: answer_lengths,
     },
     /// Requests a second that arrive; where `slo_ms` alone is given, the highest rate that keeps it
     /// is searched for.
@@ -124,13 +134,26 @@ axes! {
     /// Milliseconds that a request waits at most for others to share its batch; a batch begins as
     /// soon as the model is free unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    longest_wait_ms: Option<Count<60_000>> { label: "wait{value}ms", needs: &[Need::Serving] },
+    longest_wait_ms: Option<Count<60_000>> {
+        label: "wait{value}ms",
+        needs: &[Need::Serving],
+        rule: longest_wait,
+    },
     /// Requests that wait at most, 1024 unless said otherwise; further ones are rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     queue_length: Option<Positive> { needs: &[Need::Serving], rule: queue_length },
-    /// The latency objective: milliseconds within which a request is to be answered.
+    /// The latency objective: milliseconds within which a request is to be answered; of a decoder,
+    /// within which its first token is to be there.
     #[serde(skip_serializing_if = "Option::is_none")]
     slo_ms: Option<Count<600_000>> { label: "slo{value}ms", needs: &[Need::Serving] },
+    /// The objective of the tokens after the first one: milliseconds from one to the next, on average
+    /// over a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slo_token_ms: Option<Count<600_000>> {
+        label: "slo{value}ms-token",
+        needs: &[Need::Serving, Need::Answers],
+        rule: slo_token,
+    },
     /// The tensors that are allocated, `random` unless said otherwise or the scenario has a `trace`.
     #[serde(skip_serializing_if = "Option::is_none")]
     allocations: Option<Allocations> { label: "{value}", needs: &[Need::Allocation] },
@@ -201,9 +224,13 @@ fn execution(asked: &Combination<'_>) -> Result<(), String> {
     if asked.variant.execution == Execution::Eager {
         return Ok(());
     }
-    refuse_if(asked.task == Task::Serving, || {
-        "cuda-graph replays one shape, and batches of requests differ in size; use eager".to_owned()
-    })?;
+    refuse_if(
+        asked.task == Task::Serving && !asked.model.is_decoder(),
+        || {
+            "cuda-graph replays one shape, and batches of requests differ in size; use eager"
+                .to_owned()
+        },
+    )?;
     let others = [
         (
             "checkpointing",
@@ -212,7 +239,9 @@ fn execution(asked: &Combination<'_>) -> Result<(), String> {
         ("sequence_lengths", "changes the shapes from step to step"),
         ("loader_workers", "brings new addresses in every step"),
     ];
-    match others.into_iter().find(|(axis, _)| asked.is_chosen(axis)) {
+    // Serving decodes in places of one size, and reads prompts apart.
+    let mut others = others.into_iter().filter(|_| asked.task != Task::Serving);
+    match others.find(|(axis, _)| asked.is_chosen(axis)) {
         None => Ok(()),
         Some((axis, why)) => Err(format!(
             "cuda-graph cannot capture {axis}={}, which {why}; use eager, or drop {axis}",
@@ -294,26 +323,45 @@ fn batch(asked: &Combination<'_>) -> Result<(), String> {
 
 fn sequence_length(asked: &Combination<'_>) -> Result<(), String> {
     let length = asked.variant.sequence_length.map_or(0, Positive::get);
-    // Where the tokens after it are chosen too, those are what is refused.
-    let is_whole = asked.task == Task::Generation && asked.variant.new_tokens.is_none();
-    let new = if is_whole {
-        asked.variant.new_tokens()
+    fits_positions(asked, length, usual_answer(asked))
+}
+
+/// Tokens of answers whose length is not chosen. Where it is, that is what is refused.
+fn usual_answer(asked: &Combination<'_>) -> u32 {
+    let variant = asked.variant;
+    let is_chosen = variant.new_tokens.is_some() || variant.answer_lengths.is_some();
+    if asked.answers() && !is_chosen {
+        variant.new_tokens()
     } else {
         0
-    };
-    fits_positions(asked, length, new)
+    }
 }
 
 fn new_tokens(asked: &Combination<'_>) -> Result<(), String> {
-    let InputKind::Tokens { length, .. } = asked.model.input() else {
+    fits_answers(asked, asked.variant.new_tokens.map_or(0, Positive::get))
+}
+
+fn answer_lengths(asked: &Combination<'_>) -> Result<(), String> {
+    let Some(lengths) = asked.variant.answer_lengths else {
         return Ok(());
     };
-    let length = asked.variant.sequence_length.map_or(length, Positive::get);
-    fits_positions(
-        asked,
-        length,
-        asked.variant.new_tokens.map_or(0, Positive::get),
-    )
+    refuse_if(asked.variant.new_tokens.is_some(), || {
+        format!(
+            "{lengths} draws a length for each answer, and new_tokens is the same for all; drop one \
+             of the two"
+        )
+    })?;
+    fits_answers(asked, lengths.longest())
+}
+
+/// After the longest prompt.
+fn fits_answers(asked: &Combination<'_>, new: u32) -> Result<(), String> {
+    let (InputKind::Tokens { length, .. }, variant) = (asked.model.input(), asked.variant) else {
+        return Ok(());
+    };
+    let usual = variant.sequence_length.map_or(length, Positive::get);
+    let longest = variant.sequence_lengths.map_or(usual, LengthRange::longest);
+    fits_positions(asked, longest, new)
 }
 
 fn fits_positions(asked: &Combination<'_>, length: u32, new: u32) -> Result<(), String> {
@@ -345,7 +393,7 @@ fn sequence_lengths(asked: &Combination<'_>) -> Result<(), String> {
     refuse_if(asked.task == Task::Generation, || {
         format!("generation reads prompts of one length; use sequence_length for {lengths}")
     })?;
-    fits_positions(asked, lengths.longest(), 0)
+    fits_positions(asked, lengths.longest(), usual_answer(asked))
 }
 
 fn image_size(asked: &Combination<'_>) -> Result<(), String> {
@@ -403,6 +451,29 @@ fn arrival_rate(asked: &Combination<'_>) -> Result<(), String> {
         "serving needs the requests a second that arrive, such as arrival_rate: 100, or slo_ms, \
          for which it searches the highest rate"
             .to_owned()
+    })
+}
+
+/// Each request begins as soon as there is a place.
+fn longest_wait(asked: &Combination<'_>) -> Result<(), String> {
+    let waits = asked.variant.longest_wait_ms.is_some();
+    refuse_if(waits && asked.model.is_decoder(), || {
+        format!(
+            "{} takes a request as soon as one of its places is free, for others join and leave \
+             between two tokens; drop longest_wait_ms",
+            asked.model
+        )
+    })
+}
+
+fn slo_token(asked: &Combination<'_>) -> Result<(), String> {
+    let variant = asked.variant;
+    let is_asked = variant.slo_token_ms.is_some();
+    refuse_if(is_asked && variant.slo_ms.is_none(), || {
+        "the first token has an objective of its own; give slo_ms, too".to_owned()
+    })?;
+    refuse_if(is_asked && variant.longest_answer() == 1, || {
+        "an answer of one token has no next one; drop slo_token_ms".to_owned()
     })
 }
 
@@ -688,6 +759,19 @@ impl Variant {
     /// Tokens that generation makes after the prompt.
     pub fn new_tokens(&self) -> u32 {
         self.new_tokens.map_or(32, Positive::get)
+    }
+
+    /// Tokens of the longest answer.
+    pub fn longest_answer(&self) -> u32 {
+        let lengths = self.answer_lengths;
+        lengths.map_or_else(|| self.new_tokens(), LengthRange::longest)
+    }
+
+    /// Tokens of an answer, on average.
+    pub fn mean_answer(&self) -> f64 {
+        let lengths = self.answer_lengths;
+        let shortest = lengths.map_or_else(|| self.new_tokens(), LengthRange::shortest);
+        f64::midpoint(shortest.into(), self.longest_answer().into())
     }
 
     /// Requests that wait at most.

@@ -1,4 +1,4 @@
-//! The length of every step's sequences, or of every request, where they vary.
+//! The length of every step's sequences, or of every request and its answer, where they vary.
 
 use protocol::{LengthRange, Variant};
 
@@ -11,23 +11,39 @@ use super::random::{Purpose, Stream};
 pub struct Lengths {
     range: LengthRange,
     seed: u64,
+    /// Of the warm-up and of what is measured.
+    purposes: [Purpose; 2],
 }
 
 impl Lengths {
     /// For this variant; `None` where all sequences have one length.
     pub fn of(variant: &Variant, seed: u64) -> Option<Self> {
-        let range = variant.sequence_lengths?;
-        Some(Self { range, seed })
+        let purposes = [Purpose::WarmupLength, Purpose::MeasuredLength];
+        Self::drawn(variant.sequence_lengths, seed, purposes)
+    }
+
+    /// Of answers; `None` where all have one length.
+    pub fn of_answers(variant: &Variant, seed: u64) -> Option<Self> {
+        let purposes = [Purpose::WarmupAnswer, Purpose::MeasuredAnswer];
+        Self::drawn(variant.answer_lengths, seed, purposes)
+    }
+
+    fn drawn(range: Option<LengthRange>, seed: u64, purposes: [Purpose; 2]) -> Option<Self> {
+        Some(Self {
+            range: range?,
+            seed,
+            purposes,
+        })
     }
 
     /// The length of this step of the warm-up, from 0.
     pub fn in_warmup(self, step: u32) -> u32 {
-        self.draw(Purpose::WarmupLength, step)
+        self.draw(self.purposes[0], step)
     }
 
     /// The length of this measured step, from 0.
     pub fn measured(self, step: u32) -> u32 {
-        self.draw(Purpose::MeasuredLength, step)
+        self.draw(self.purposes[1], step)
     }
 
     fn draw(self, purpose: Purpose, step: u32) -> u32 {

@@ -22,6 +22,8 @@ pub(super) enum Purpose {
     WarmupArrivals = 7,
     MeasuredArrivals = 8,
     Allocations = 9,
+    WarmupAnswer = 10,
+    MeasuredAnswer = 11,
 }
 
 /// The random numbers of one sample for one purpose.

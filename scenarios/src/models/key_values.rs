@@ -21,9 +21,9 @@ pub struct KeyValues {
 /// Where the next token goes, known to the device alone.
 #[derive(Debug)]
 struct At {
-    /// `[1]`.
+    /// `[1]`, or `[batch]` where sequences are of several lengths.
     position: Tensor,
-    /// `[1, 1, 1, capacity]`: what that position sees.
+    /// `[1 or batch, 1, 1, capacity]`: what that position sees.
     mask: Option<Tensor>,
 }
 
@@ -44,13 +44,30 @@ impl KeyValues {
         (self.first, self.filled, self.at) = (0, 0, None);
     }
 
-    /// From now on a token comes in at a time, at the position that stands in this tensor, `[1]`,
-    /// when it does. Every step then does the same with the same addresses, as a CUDA graph wants.
+    /// From now on a token comes in at a time, at the position that stands in this tensor when it
+    /// does: `[1]`, or one for each sequence, `[batch]`. Every step then does the same with the same
+    /// addresses, as a CUDA graph wants.
     pub fn follow(&mut self, position: &Tensor) {
         self.at = Some(At {
             position: position.shallow_clone(),
             mask: None,
         });
+    }
+
+    /// The place of one sequence, from its first position on, with memory of the whole; there once
+    /// tokens of all sequences came in.
+    pub fn of_sequence(&self, index: usize) -> Result<Self> {
+        let index = i64::try_from(index).unwrap_or(i64::MAX);
+        let of = |all: &Tensor| all.f_narrow(0, index, 1);
+        let layers = self.layers.iter();
+        let layers = layers.map(|[keys, values]| Ok([of(keys)?, of(values)?]));
+        Ok(Self {
+            layers: layers.collect::<Result<_>>()?,
+            capacity: self.capacity,
+            first: 0,
+            filled: 0,
+            at: None,
+        })
     }
 
     /// Bytes of one position of one sequence, over all layers; 0 before the first tokens.
@@ -62,13 +79,15 @@ impl KeyValues {
         all.map(nn::bytes).sum::<u64>() / tokens
     }
 
-    /// So many more tokens come in. Returns their positions, `[length]`.
+    /// So many more tokens come in. Returns their positions, `[1, length]`, or `[batch, 1]` where
+    /// each sequence has its own.
     pub(super) fn advance(&mut self, length: i64, device: Device) -> Result<Tensor> {
         let options = (Kind::Int64, device);
         if let Some(At { position, mask }) = &mut self.at {
             let all = Tensor::f_arange(self.capacity, options)?;
-            *mask = Some(all.f_le_tensor(position)?.f_view([1, 1, 1, -1])?);
-            return Ok(position.shallow_clone());
+            let each = position.f_view([-1, 1, 1, 1])?;
+            *mask = Some(all.f_le_tensor(&each)?);
+            return Ok(position.f_view([-1, 1])?);
         }
         // Attention is causal from the first position on, or of one that sees all.
         let is_whole = self.filled == 0 || length == 1;
@@ -82,7 +101,8 @@ impl KeyValues {
         }
         self.first = self.filled;
         self.filled += length;
-        Ok(Tensor::f_arange_start(self.first, self.filled, options)?)
+        let positions = Tensor::f_arange_start(self.first, self.filled, options)?;
+        Ok(positions.f_view([1, -1])?)
     }
 
     /// Which of the positions that [`Self::extend`] gives can be seen; `None`: all.
@@ -109,7 +129,13 @@ impl KeyValues {
         if let Some(At { position, .. }) = &self.at {
             let mut place = place.shallow_clone();
             let new = new.f_to_kind(place.f_kind()?)?;
-            return Ok(place.f_index_copy_(2, position, &new)?);
+            if position.size1()? == 1 {
+                return Ok(place.f_index_copy_(2, position, &new)?);
+            }
+            let each = position
+                .f_view([-1, 1, 1, 1])?
+                .f_expand(new.size(), false)?;
+            return Ok(place.f_scatter_(2, &each, &new)?);
         }
         let mut room = place.f_narrow(2, self.first, self.filled - self.first)?;
         room.f_copy_(new)?;

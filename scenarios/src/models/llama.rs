@@ -189,10 +189,12 @@ impl Llama {
         })
     }
 
-    /// Cosines and sines of the angles of these positions, `[length]`, each
-    /// `[1, 1, length, head width]`.
+    /// Cosines and sines of the angles of these positions, `[1 or batch, length]`, each
+    /// `[1 or batch, 1, length, head width]`.
     fn angles(&self, positions: &Tensor, kind: Kind) -> Result<[Tensor; 2]> {
-        let positions = positions.f_view([1, 1, -1, 1])?.f_to_kind(Kind::Float)?;
+        let (rows, length) = positions.size2()?;
+        let positions = positions.f_view([rows, 1, length, 1])?;
+        let positions = positions.f_to_kind(Kind::Float)?;
         let angles = positions.f_mul(&self.frequencies)?;
         let angles = Tensor::f_cat(&[&angles, &angles], -1)?;
         Ok([
@@ -220,7 +222,7 @@ impl Network for Llama {
     fn forward(&self, tokens: &Tensor, pass: Pass) -> Result<Tensor> {
         let embedded = self.embedding.forward(tokens)?;
         let options = (Kind::Int64, tokens.device());
-        let positions = Tensor::f_arange(tokens.size2()?.1, options)?;
+        let positions = Tensor::f_arange(tokens.size2()?.1, options)?.f_unsqueeze(0)?;
         let angles = self.angles(&positions, embedded.f_kind()?)?;
         let mut x = embedded.shallow_clone();
         x = self.layers.forward(x, &angles, pass)?;

@@ -64,7 +64,11 @@ pub fn answer(
 }
 
 /// What most likely comes after these tokens and those seen, `[batch, 1]`.
-fn likeliest(work: &Work, tokens: &Tensor, seen: &mut KeyValues) -> Result<Tensor, Error> {
+pub(super) fn likeliest(
+    work: &Work,
+    tokens: &Tensor,
+    seen: &mut KeyValues,
+) -> Result<Tensor, Error> {
     Ok(work.next_scores(tokens, seen)?.f_argmax(-1, false)?)
 }
 
@@ -74,32 +78,63 @@ fn likeliest(work: &Work, tokens: &Tensor, seen: &mut KeyValues) -> Result<Tenso
 pub struct Fixed {
     /// `[batch, 1]`: the last ones.
     tokens: Tensor,
-    /// `[1]`: theirs.
+    /// `[1]`: theirs, or `[batch]` where each sequence has its own.
     position: Tensor,
+    /// How far a step takes each position: 0 where no request is at work.
+    stride: Tensor,
     /// There once a step is captured.
     graph: Option<cuda::Graph>,
 }
 
 impl Fixed {
-    /// For so many sequences.
+    /// For so many sequences, all at one position.
     pub fn new(batch: u32, place: tch::Device) -> Result<Self, Error> {
         let options = (Kind::Int64, place);
         Ok(Self {
             tokens: Tensor::f_zeros([i64::from(batch), 1], options)?,
             position: Tensor::f_zeros([1], options)?,
+            stride: Tensor::f_ones([1], options)?,
             graph: None,
         })
+    }
+
+    /// For so many sequences that come and go, none of which is there.
+    pub(super) fn of_places(count: u32, place: tch::Device) -> Result<Self, Error> {
+        let zeros = || Tensor::f_zeros([i64::from(count)], (Kind::Int64, place));
+        Ok(Self {
+            position: zeros()?,
+            stride: zeros()?,
+            ..Self::new(count, place)?
+        })
+    }
+
+    /// A sequence goes on with this token at this position, or, with none, is over.
+    pub(super) fn set(&mut self, index: usize, next: Option<(&Tensor, i64)>) -> Result<(), Error> {
+        let index = i64::try_from(index).unwrap_or(i64::MAX);
+        let position = next.map_or(0, |(_, position)| position);
+        let _ = self.position.f_narrow(0, index, 1)?.f_fill_(position)?;
+        let stride = i64::from(next.is_some());
+        let _ = self.stride.f_narrow(0, index, 1)?.f_fill_(stride)?;
+        if let Some((token, _)) = next {
+            self.tokens.f_narrow(0, index, 1)?.f_copy_(token)?;
+        }
+        Ok(())
     }
 
     /// The first new tokens are these, at this position.
     fn begin(&mut self, first: &Tensor, position: i64, seen: &mut KeyValues) -> Result<(), Error> {
         self.tokens.f_copy_(first)?;
         let _ = self.position.f_fill_(position)?;
-        seen.follow(&self.position);
+        self.lead(seen);
         Ok(())
     }
 
-    fn step(&mut self, work: &Work, seen: &mut KeyValues) -> Result<(), Error> {
+    /// From now on a step says where the next tokens go.
+    pub(super) fn lead(&self, seen: &mut KeyValues) {
+        seen.follow(&self.position);
+    }
+
+    pub(super) fn step(&mut self, work: &Work, seen: &mut KeyValues) -> Result<(), Error> {
         match &mut self.graph {
             Some(graph) => Ok(graph.replay()?),
             None => self.eager_step(work, seen),
@@ -109,12 +144,12 @@ impl Fixed {
     fn eager_step(&mut self, work: &Work, seen: &mut KeyValues) -> Result<(), Error> {
         let next = likeliest(work, &self.tokens, seen)?;
         self.tokens.f_copy_(&next)?;
-        let _ = self.position.f_add_scalar_(1)?;
+        let _ = self.position.f_add_(&self.stride)?;
         Ok(())
     }
 
     /// Captures a step. Answer some requests before.
-    fn capture(&mut self, work: &Work, seen: &mut KeyValues) -> Result<(), Error> {
+    pub(super) fn capture(&mut self, work: &Work, seen: &mut KeyValues) -> Result<(), Error> {
         cuda::synchronize()?;
         cuda::empty_cache()?;
         let (graph, outcome) =
@@ -160,9 +195,7 @@ impl<W: Write> Run<'_, W> {
         summary.warmup_steps = warmup_steps;
         summary.parameters = Some(bench.work.parameters().count());
         summary.memory.parameter_bytes = Some(bench.work.parameters().bytes());
-        if let Some(generation) = &mut summary.generation {
-            generation.kv_cache_token_bytes = seen.bytes_per_token();
-        }
+        summary.kv_cache_token_bytes = Some(seen.bytes_per_token());
         self.tear_down((bench, seen))?;
         Ok(summary)
     }
@@ -219,7 +252,6 @@ impl<W: Write> Run<'_, W> {
                 answers[(answers.len() - 1) / 2].0,
                 answers[middle].0,
             ),
-            kv_cache_token_bytes: 0,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod allocation;
 mod attribution;
+mod decoding;
 pub mod generation;
 mod idle;
 mod losses;

@@ -12,13 +12,16 @@ use protocol::{
 
 use super::{
     MakeBatch,
+    decoding::{Decoding, Places},
     phases::{Bench, Run},
 };
 use crate::{
     Error,
     data::{ArrivalTimes, Lengths},
     device,
-    serving::{Policy, Serving, WallClock, Window, above, highest_rate, quantile, serve},
+    serving::{
+        Objective, Policy, Serving, WallClock, Window, above, decode, highest_rate, keeps, serve,
+    },
     summary::Summary,
     training::Unobserved,
 };
@@ -35,28 +38,71 @@ const FULL_BATCHES: u32 = 3;
 const CHANCES: u32 = 2;
 
 /// Which requests: those of the warm-up have lengths of their own.
-type LengthOf = fn(Lengths, u32) -> u32;
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Stage {
+    Warmup,
+    Measured,
+}
+
+impl Stage {
+    pub(super) fn length(self, of: Lengths, request: u32) -> u32 {
+        match self {
+            Self::Warmup => of.in_warmup(request),
+            Self::Measured => of.measured(request),
+        }
+    }
+}
+
+/// What answers the requests.
+struct Server {
+    bench: Bench,
+    /// Of a decoder.
+    decoding: Option<Decoding>,
+}
+
+impl Server {
+    /// Answers as many requests at once as there may be, as long as they may be.
+    fn answer_most(&mut self, file: &RunFile) -> Result<(), Error> {
+        match &mut self.decoding {
+            Some(all) => all.fill(&self.bench, file).map(|_| ()),
+            None => answer(
+                file,
+                &mut self.bench,
+                file.variant.batch.get() as usize,
+                None,
+            ),
+        }
+    }
+}
 
 impl<W: Write> Run<'_, W> {
     /// All phases of a run that serves; a step is a request.
     pub(super) fn serve(mut self, make_batch: MakeBatch<'_>) -> Result<Summary, Error> {
-        let (file, mut bench) = (self.file, self.prepare(make_batch)?);
+        let (file, bench) = (self.file, self.prepare(make_batch)?);
         let arrivals = file.variant.arrivals.unwrap_or_default();
+        let decoding = file.model.is_decoder();
+        let decoding = decoding.then(|| Decoding::new(file, self.place));
+        let mut server = Server {
+            bench,
+            decoding: decoding.transpose()?,
+        };
 
         self.begin_warmup()?;
-        let capacity = self.answer_every_size(&mut bench)?;
+        let capacity = match &mut server.decoding {
+            Some(all) => self.make_places(&server.bench, all)?,
+            None => self.answer_every_size(&mut server.bench)?,
+        };
         let asked = file.variant.arrival_rate;
         let rate = asked.map_or(capacity / 4.0, |rate| rate.get().into());
         let warmup = warmup_requests(file, rate);
         let times = ArrivalTimes::in_warmup(arrivals, file.seed, warmup as usize);
-        self.window(&mut bench, &times.at_rate(rate), Lengths::in_warmup, None)?;
+        self.window(&mut server, &times.at_rate(rate), Stage::Warmup, None)?;
         self.end_warmup()?;
 
-        let mut summary = self.measure_serving(&mut bench, arrivals, rate)?;
+        let mut summary = self.measure_serving(&mut server, arrivals, rate)?;
         summary.warmup_steps = warmup;
-        let batch = file.variant.batch.get() as usize;
-        self.profile(|_| answer(file, &mut bench, batch, None))?;
-        self.tear_down(bench)?;
+        self.profile(|_| server.answer_most(file))?;
+        self.tear_down((server.bench, server.decoding))?;
         Ok(summary)
     }
 
@@ -82,13 +128,12 @@ impl<W: Write> Run<'_, W> {
     /// Answers requests that arrive at these times.
     fn window(
         &mut self,
-        bench: &mut Bench,
+        server: &mut Server,
         times: &[Duration],
-        length_of: LengthOf,
-        patience: Option<(Duration, usize)>,
+        stage: Stage,
+        patience: Option<(Objective, usize)>,
     ) -> Result<Window, Error> {
         let (file, variant) = (self.file, &self.file.variant);
-        let (lengths, mut batches) = (bench.lengths, 0);
         // Of an earlier window, whose rejected requests are others.
         self.allocated.clear();
         let policy = Policy {
@@ -99,8 +144,21 @@ impl<W: Write> Run<'_, W> {
             queue: variant.queue_length() as usize,
             patience,
         };
-        serve(times, policy, &mut WallClock::begin(), |requests| {
-            let length = |&request: &usize| Some(length_of(lengths?, number(request)));
+        let (bench, mut clock) = (&mut server.bench, WallClock::begin());
+        if let Some(all) = &mut server.decoding {
+            let answers = all.answers(file, stage);
+            let mut places = Places {
+                run: self,
+                bench,
+                all,
+                stage,
+                answered: 0,
+            };
+            return decode(times, answers, policy, &mut clock, &mut places);
+        }
+        let (lengths, mut batches) = (bench.lengths, 0);
+        serve(times, policy, &mut clock, |requests| {
+            let length = |&request: &usize| Some(stage.length(lengths?, number(request)));
             // Shorter ones are padded.
             let longest = requests.iter().filter_map(length).max();
             answer(file, bench, requests.len(), longest)?;
@@ -118,10 +176,10 @@ impl<W: Write> Run<'_, W> {
     /// The highest rate of arrivals at which the quantile keeps the objective, from this rate on.
     fn highest_rate(
         &mut self,
-        bench: &mut Bench,
+        server: &mut Server,
         arrivals: Arrivals,
         start: f64,
-        objective: Duration,
+        objective: Objective,
     ) -> Result<f64, Error> {
         let file = self.file;
         let least = requests_needed(SEARCHED_QUANTILE).max(file.steps.measured);
@@ -131,14 +189,13 @@ impl<W: Write> Run<'_, W> {
                 clippy::cast_sign_loss,
                 reason = "a number of requests; a cast saturates"
             )]
-            let lasting = (search_window(objective).as_secs_f64() * rate).ceil() as usize;
+            let lasting = (search_window(objective.first).as_secs_f64() * rate).ceil() as usize;
             let count = lasting.clamp(least as usize, 1_000_000);
             let times = ArrivalTimes::measured(arrivals, file.seed, count).at_rate(rate);
             let patience = Some((objective, above(count, SEARCHED_QUANTILE)));
             for _ in 0..CHANCES {
-                let window = self.window(bench, &times, Lengths::measured, patience)?;
-                let latency = quantile(&window, SEARCHED_QUANTILE);
-                if latency.is_some_and(|latency| latency <= objective.as_secs_f64()) {
+                let window = self.window(server, &times, Stage::Measured, patience)?;
+                if keeps(&window, objective, SEARCHED_QUANTILE) {
                     return Ok(true);
                 }
             }
@@ -149,22 +206,27 @@ impl<W: Write> Run<'_, W> {
 
     fn measure_serving(
         &mut self,
-        bench: &mut Bench,
+        server: &mut Server,
         arrivals: Arrivals,
         mut rate: f64,
     ) -> Result<Summary, Error> {
-        let (file, slo) = (self.file, self.file.variant.slo_ms);
-        let objective = slo.map(|slo| Duration::from_millis(slo.get().into()));
+        let (file, variant) = (self.file, &self.file.variant);
+        let ms = |of: Count<600_000>| Duration::from_millis(of.get().into());
+        let objective = variant.slo_ms.map(|slo| Objective {
+            first: ms(slo),
+            token: variant.slo_token_ms.map(ms),
+        });
         let searched = objective.filter(|_| file.variant.arrival_rate.is_none());
         let times = ArrivalTimes::measured(arrivals, file.seed, file.steps.measured as usize);
         let (window, measured) = self.measured(|run| {
             // The largest batch there may be, so that peaks do not hang on which batches came about.
-            answer(file, bench, file.variant.batch.get() as usize, None)?;
+            server.answer_most(file)?;
             if let Some(objective) = searched {
-                rate = run.highest_rate(bench, arrivals, rate, objective)?;
+                rate = run.highest_rate(server, arrivals, rate, objective)?;
             }
-            run.window(bench, &times.at_rate(rate), Lengths::measured, None)
+            run.window(server, &times.at_rate(rate), Stage::Measured, None)
         })?;
+        let bench = &server.bench;
         self.write_requests(&window, bench.lengths)?;
         let mut serving = Serving::of(&window, objective);
         if searched.is_some() {
@@ -174,6 +236,7 @@ impl<W: Write> Run<'_, W> {
             parameters: Some(bench.work.parameters().count()),
             measured_seconds: window.end.as_secs_f64(),
             serving: Some(serving),
+            kv_cache_token_bytes: server.decoding.as_ref().map(Decoding::token_bytes),
             ..measured
         };
         summary.memory.parameter_bytes = Some(bench.work.parameters().bytes());
@@ -183,14 +246,19 @@ impl<W: Write> Run<'_, W> {
     fn write_requests(&mut self, window: &Window, lengths: Option<Lengths>) -> Result<(), Error> {
         for (index, request) in (0..).zip(&window.requests) {
             let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+            let answer = request.answer;
+            let several = answer.filter(|answer| answer.tokens > 1);
             let values = [
                 ("latency_seconds", seconds(request.latency())),
-                ("queue_seconds", seconds(request.queued())),
                 (
-                    "batch_requests",
-                    request.answer.map(|answer| answer.batch as f64),
+                    "first_token_seconds",
+                    seconds(several.and_then(|_| request.first())),
                 ),
-                ("rejected", request.answer.is_none().then_some(1.0)),
+                ("token_seconds", seconds(request.token())),
+                ("answer_tokens", several.map(|answer| answer.tokens.into())),
+                ("queue_seconds", seconds(request.queued())),
+                ("batch_requests", answer.map(|answer| answer.batch as f64)),
+                ("rejected", answer.is_none().then_some(1.0)),
                 (
                     "sequence_length_tokens",
                     lengths.map(|lengths| lengths.measured(index).into()),
@@ -203,7 +271,7 @@ impl<W: Write> Run<'_, W> {
 }
 
 /// The number of a request, of which there are a million at most.
-fn number(request: usize) -> u32 {
+pub(super) fn number(request: usize) -> u32 {
     u32::try_from(request).unwrap_or(u32::MAX)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use protocol::requests_needed;
 use serde::Serialize;
 
-use super::{Request, Window};
+use super::{Objective, Request, Window};
 
 /// What serving yields, over all measured requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -16,6 +16,15 @@ pub struct Serving {
     pub latency_p90_seconds: Option<f64>,
     pub latency_p99_seconds: Option<f64>,
     pub latency_p999_seconds: Option<f64>,
+    /// From the intended arrival to the first token; of answers of several tokens alone, as what
+    /// follows.
+    pub first_token_p50_seconds: Option<f64>,
+    pub first_token_p99_seconds: Option<f64>,
+    /// From one token of a request to the next, on average over it.
+    pub token_p50_seconds: Option<f64>,
+    pub token_p99_seconds: Option<f64>,
+    /// Tokens of all answers over the time from the beginning of the arrivals to the last one.
+    pub answer_tokens_per_second: Option<f64>,
     #[serde(rename = "answered_requests_count")]
     pub answered: usize,
     /// The highest rate that arrives at which 99 % of the requests are answered within the latency
@@ -27,7 +36,7 @@ pub struct Serving {
     pub goodput_requests_per_second: Option<f64>,
     /// Share of the requests that found the queue full.
     pub rejected_ratio: f64,
-    /// Requests in a batch, on average.
+    /// Requests in a batch, on average; of answers of several tokens those at work on a token.
     #[serde(rename = "batch_mean_count")]
     pub batch_mean: f64,
     /// Most requests that waited at once.
@@ -47,59 +56,87 @@ impl Serving {
             latency_p90_seconds: None,
             latency_p99_seconds: None,
             latency_p999_seconds: None,
+            first_token_p50_seconds: None,
+            first_token_p99_seconds: None,
+            token_p50_seconds: None,
+            token_p99_seconds: None,
             goodput_requests_per_second: None,
             highest_rate_requests_per_second: Some(rate),
             ..self
         }
     }
 
-    /// Of a window with at least one batch.
-    pub fn of(window: &Window, objective: Option<Duration>) -> Self {
+    /// Of a window with at least one answer.
+    pub fn of(window: &Window, objective: Option<Objective>) -> Self {
         let seconds = window.end.as_secs_f64();
-        let latencies = sorted_latencies(window);
+        let latencies = sorted(window, Request::latency);
         let answered = latencies.len();
-        let queued = window.requests.iter().filter_map(Request::queued);
         let of = |share| at(&latencies, window.requests.len(), share);
-        let within = objective.map(|most| latencies.partition_point(|&one| one <= most));
+        let kept = |objective: Objective| {
+            let requests = window.requests.iter();
+            requests.filter(|one| objective.is_kept(one)).count()
+        };
+        let queued = window.requests.iter().filter_map(Request::queued);
+        let answers = window.requests.iter().filter_map(|request| request.answer);
+        let tokens: u64 = answers.map(|answer| u64::from(answer.tokens)).sum();
+        let has_tokens = tokens > answered as u64;
+        let firsts = |share| has_tokens.then(|| quantile(window, Request::first, share))?;
+        let each = |share| quantile(window, Request::token, share);
         Self {
             latency_p50_seconds: of(0.5),
             latency_p90_seconds: of(0.9),
             latency_p99_seconds: of(0.99),
             latency_p999_seconds: of(0.999),
+            first_token_p50_seconds: firsts(0.5),
+            first_token_p99_seconds: firsts(0.99),
+            token_p50_seconds: each(0.5),
+            token_p99_seconds: each(0.99),
+            answer_tokens_per_second: has_tokens.then(|| tokens as f64 / seconds),
             answered,
             highest_rate_requests_per_second: None,
             achieved_requests_per_second: answered as f64 / seconds,
-            goodput_requests_per_second: within.map(|within| within as f64 / seconds),
+            goodput_requests_per_second: objective.map(|one| kept(one) as f64 / seconds),
             rejected_ratio: 1.0 - answered as f64 / window.requests.len() as f64,
-            batch_mean: answered as f64 / window.batches as f64,
+            batch_mean: window.batched as f64 / window.batches.max(1) as f64,
             queue_peak: window.deepest,
             queue_mean_seconds: queued.sum::<Duration>().as_secs_f64() / answered as f64,
         }
     }
 }
 
-/// The latency that this share of the window's requests is at or below, in seconds; `None` where
-/// there are fewer than [`requests_needed`], or where that many were not answered.
-pub fn quantile(window: &Window, share: f64) -> Option<f64> {
-    at(&sorted_latencies(window), window.requests.len(), share)
+/// Whether this share of the requests, of which there must be enough, keep each part of an
+/// objective.
+pub fn keeps(window: &Window, objective: Objective, share: f64) -> bool {
+    let within = |of, most: Duration| {
+        quantile(window, of, share).is_some_and(|got| got <= most.as_secs_f64())
+    };
+    within(Request::first, objective.first)
+        && objective
+            .token
+            .is_none_or(|most| within(Request::token, most))
 }
 
-fn sorted_latencies(window: &Window) -> Vec<Duration> {
-    let mut latencies: Vec<_> = window
-        .requests
-        .iter()
-        .filter_map(Request::latency)
-        .collect();
-    latencies.sort_unstable();
-    latencies
+/// What this share of the window's requests is at or below, in seconds; `None` where there are
+/// fewer than [`requests_needed`], or where that many were not answered. Answered ones that have no
+/// such time do not count.
+fn quantile(window: &Window, of: fn(&Request) -> Option<Duration>, share: f64) -> Option<f64> {
+    let times = sorted(window, of);
+    let rejected = window.requests.iter().filter(|one| one.answer.is_none());
+    at(&times, times.len() + rejected.count(), share)
 }
 
-fn at(latencies: &[Duration], requests: usize, share: f64) -> Option<f64> {
+fn sorted(window: &Window, of: fn(&Request) -> Option<Duration>) -> Vec<Duration> {
+    let mut times: Vec<_> = window.requests.iter().filter_map(of).collect();
+    times.sort_unstable();
+    times
+}
+
+fn at(times: &[Duration], requests: usize, share: f64) -> Option<f64> {
     if requests < requests_needed(share) as usize {
         return None;
     }
     let rank = requests - above(requests, share);
-    Some(latencies.get(rank - 1)?.as_secs_f64())
+    Some(times.get(rank - 1)?.as_secs_f64())
 }
 
 /// How many of so many requests lie above this quantile.
@@ -116,7 +153,7 @@ pub fn above(requests: usize, share: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::tests::{ms, served},
+        super::tests::{ms, served, soon},
         *,
     };
 
@@ -160,10 +197,10 @@ mod tests {
             .map(|number| if number < 20 { 0 } else { 100 * number })
             .collect();
         let window = served(&arrivals, (2, 0, 2), |_| 10);
-        let serving = Serving::of(&window, Some(ms(10)));
+        let serving = Serving::of(&window, Some(soon(ms(10))));
         assert_eq!(serving.latency_p50_seconds, Some(0.01));
         assert_eq!(serving.latency_p90_seconds, None);
-        assert_eq!(quantile(&window, 0.9), None);
+        assert!(!keeps(&window, soon(ms(1000)), 0.9));
         close(serving.rejected_ratio, 0.18);
         assert_eq!(serving.answered, 82);
     }
@@ -172,7 +209,7 @@ mod tests {
     fn goodput_counts_what_was_soon_enough() {
         // Batches of 2 that take 10 ms: latencies of 10, 19, 18, 27.
         let window = served(&[0, 1, 2, 3], (2, 0, 4), |_| 10);
-        let serving = Serving::of(&window, Some(ms(19)));
+        let serving = Serving::of(&window, Some(soon(ms(19))));
         close(serving.achieved_requests_per_second, 4.0 / 0.03);
         close(serving.goodput_requests_per_second.unwrap(), 3.0 / 0.03);
         close(serving.batch_mean, 4.0 / 3.0);

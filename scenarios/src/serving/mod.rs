@@ -1,7 +1,9 @@
 //! An open loop: requests arrive whether or not the model is free, wait in a bounded queue, and
-//! are answered in batches. Arithmetic over a clock and whatever answers a batch; no libtorch.
+//! are answered: in batches of one forward, or token by token, where each request joins those at
+//! work as soon as there is a place. Arithmetic over a clock and whatever answers; no libtorch.
 
 mod clock;
+mod continuous;
 mod latency;
 mod search;
 
@@ -9,7 +11,8 @@ use std::{collections::VecDeque, time::Duration};
 
 pub use self::{
     clock::{Clock, WallClock},
-    latency::{Serving, above, quantile},
+    continuous::{Decoder, decode},
+    latency::{Serving, above, keeps},
     search::highest_rate,
 };
 
@@ -21,18 +24,26 @@ pub struct Policy {
     pub longest_wait: Duration,
     /// Requests that wait at most, at least a batch; one that finds the queue full is rejected.
     pub queue: usize,
-    /// A latency, and how many requests may take longer: with one more the window is over, and
+    /// An objective, and how many requests may miss it: with one more the window is over, and
     /// the requests that are left have no answer.
-    pub patience: Option<(Duration, usize)>,
+    pub patience: Option<(Objective, usize)>,
 }
 
-impl Policy {
-    fn is_over(&self, slow: usize) -> bool {
-        self.patience.is_some_and(|(_, most)| slow > most)
-    }
+/// How soon requests are to be answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Objective {
+    /// From the intended arrival to the answer, or to its first token.
+    pub first: Duration,
+    /// From there to the next one and so on, on average.
+    pub token: Option<Duration>,
+}
 
-    fn is_slow(&self, latency: Duration) -> bool {
-        self.patience.is_some_and(|(most, _)| latency > most)
+impl Objective {
+    fn is_kept(self, request: &Request) -> bool {
+        let within = |got: Option<Duration>, most| got.is_none_or(|got| got <= most);
+        request.answer.is_some()
+            && within(request.first(), self.first)
+            && self.token.is_none_or(|most| within(request.token(), most))
     }
 }
 
@@ -47,17 +58,32 @@ pub struct Request {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// When its batch began.
+    /// When its batch, or reading its prompt, began.
     pub began: Duration,
-    /// When its batch was done.
+    /// When its first token was there; of one forward as `done`.
+    pub first: Duration,
+    /// When all of it was there.
     pub done: Duration,
+    /// Requests that were at work when it began, with itself.
     pub batch: usize,
+    pub tokens: u32,
 }
 
 impl Request {
     /// From the intended arrival to the answer; `None` where there is none.
     pub fn latency(&self) -> Option<Duration> {
         Some(self.answer?.done.saturating_sub(self.arrival))
+    }
+
+    /// From the intended arrival to the first token.
+    pub fn first(&self) -> Option<Duration> {
+        Some(self.answer?.first.saturating_sub(self.arrival))
+    }
+
+    /// From one token to the next, on average; `None` where there is one alone.
+    pub fn token(&self) -> Option<Duration> {
+        let answer = self.answer.filter(|answer| answer.tokens > 1)?;
+        Some(answer.done.saturating_sub(answer.first) / (answer.tokens - 1))
     }
 
     /// From the intended arrival to the beginning of its batch.
@@ -72,10 +98,76 @@ pub struct Window {
     /// All of them, in the order of their arrivals.
     pub requests: Vec<Request>,
     pub batches: usize,
+    /// Requests of all batches; one that is answered token by token is in several.
+    pub batched: usize,
     /// Most requests that waited at once.
     pub deepest: usize,
-    /// When the last batch was done, after the clock began.
+    /// When the last answer was there, after the clock began.
     pub end: Duration,
+}
+
+/// A window under way.
+struct Loop<'a> {
+    arrivals: &'a [Duration],
+    policy: Policy,
+    waiting: VecDeque<usize>,
+    /// The next to arrive.
+    next: usize,
+    /// Requests that missed the objective, or were rejected.
+    slow: usize,
+    window: Window,
+}
+
+impl<'a> Loop<'a> {
+    fn new(arrivals: &'a [Duration], policy: Policy) -> Self {
+        let request = |&arrival| Request {
+            arrival,
+            answer: None,
+        };
+        Self {
+            arrivals,
+            policy,
+            waiting: VecDeque::with_capacity(policy.queue),
+            next: 0,
+            slow: 0,
+            window: Window {
+                requests: arrivals.iter().map(request).collect(),
+                ..Window::default()
+            },
+        }
+    }
+
+    /// Lets in whoever has arrived by now. Nothing left the queue since the last look, so each
+    /// finds it as at its own arrival.
+    fn let_in(&mut self, now: Duration) {
+        while self.next_arrival().is_some_and(|arrival| arrival <= now) {
+            if self.waiting.len() < self.policy.queue {
+                self.waiting.push_back(self.next);
+                self.window.deepest = self.window.deepest.max(self.waiting.len());
+            } else {
+                self.slow += 1;
+            }
+            self.next += 1;
+        }
+    }
+
+    fn next_arrival(&self) -> Option<Duration> {
+        self.arrivals.get(self.next).copied()
+    }
+
+    /// Whether more requests missed the objective than may.
+    fn is_lost(&self) -> bool {
+        let patience = self.policy.patience;
+        patience.is_some_and(|(_, most)| self.slow > most)
+    }
+
+    fn note(&mut self, number: usize, answer: Answer) {
+        let request = &mut self.window.requests[number];
+        request.answer = Some(answer);
+        let patience = self.policy.patience;
+        self.slow += usize::from(patience.is_some_and(|(most, _)| !most.is_kept(request)));
+        self.window.end = answer.done;
+    }
 }
 
 /// Answers requests that arrive at these rising times, one batch after the other. `answer` is given
@@ -86,59 +178,39 @@ pub fn serve<E>(
     clock: &mut impl Clock,
     mut answer: impl FnMut(&[usize]) -> Result<(), E>,
 ) -> Result<Window, E> {
-    let request = |&arrival| Request {
-        arrival,
-        answer: None,
-    };
-    let mut window = Window {
-        requests: arrivals.iter().map(request).collect(),
-        ..Window::default()
-    };
-    let mut queue = VecDeque::with_capacity(policy.queue);
-    let mut next = 0;
-    // Requests that took too long, or were rejected.
-    let mut slow = 0;
+    let mut all = Loop::new(arrivals, policy);
     loop {
         let now = clock.now();
-        // Nothing left the queue since the last look, so each finds it as at its own arrival.
-        while arrivals.get(next).is_some_and(|&arrival| arrival <= now) {
-            if queue.len() < policy.queue {
-                queue.push_back(next);
-                window.deepest = window.deepest.max(queue.len());
-            } else {
-                slow += 1;
-            }
-            next += 1;
+        all.let_in(now);
+        if all.is_lost() {
+            return Ok(all.window);
         }
-        if policy.is_over(slow) {
-            return Ok(window);
-        }
-        let due = match (queue.front(), arrivals.get(next)) {
-            (None, None) => return Ok(window),
-            (None, Some(&arrival)) => arrival,
-            (Some(&oldest), _) if queue.len() < policy.batch => {
+        let due = match (all.waiting.front(), all.next_arrival()) {
+            (None, None) => return Ok(all.window),
+            (None, Some(arrival)) => arrival,
+            (Some(&oldest), _) if all.waiting.len() < policy.batch => {
                 arrivals[oldest] + policy.longest_wait
             }
             (Some(_), _) => now,
         };
         if now < due {
-            let arrival = arrivals.get(next).copied().unwrap_or(due);
-            clock.wait_until(due.min(arrival));
+            clock.wait_until(due.min(all.next_arrival().unwrap_or(due)));
             continue;
         }
-        let batch: Vec<usize> = queue.drain(..policy.batch.min(queue.len())).collect();
+        let taken = policy.batch.min(all.waiting.len());
+        let batch: Vec<usize> = all.waiting.drain(..taken).collect();
         answer(&batch)?;
         let done = clock.now();
-        for &number in &batch {
-            window.requests[number].answer = Some(Answer {
-                began: now,
-                done,
-                batch: batch.len(),
-            });
-            slow += usize::from(policy.is_slow(done.saturating_sub(arrivals[number])));
-        }
-        window.batches += 1;
-        window.end = done;
+        let answer = Answer {
+            began: now,
+            first: done,
+            done,
+            batch: taken,
+            tokens: 1,
+        };
+        batch.iter().for_each(|&number| all.note(number, answer));
+        all.window.batches += 1;
+        all.window.batched += taken;
     }
 }
 
@@ -167,6 +239,11 @@ mod tests {
             assert!(time > self.0.get(), "waiting for what is over never ends");
             self.0.set(time);
         }
+    }
+
+    /// An answer within this time.
+    pub(super) fn soon(first: Duration) -> Objective {
+        Objective { first, token: None }
     }
 
     pub(super) fn ms(time: u64) -> Duration {
@@ -202,6 +279,8 @@ mod tests {
     fn check(window: &Window, began_done_batch: &[Option<(u64, u64, usize)>]) {
         let expected = began_done_batch.iter().map(|of| {
             of.map(|(began, done, batch)| Answer {
+                first: ms(done),
+                tokens: 1,
                 began: ms(began),
                 done: ms(done),
                 batch,
@@ -269,7 +348,7 @@ mod tests {
             batch: 1,
             longest_wait: ms(0),
             queue: 10,
-            patience: Some(patience),
+            patience: Some((soon(patience.0), patience.1)),
         };
         let mut clock = Fake::default();
         let within = clock.clone();
@@ -303,7 +382,7 @@ mod tests {
                     batch: 4,
                     longest_wait: ms(2),
                     queue: 1000,
-                    patience: Some((objective, above(times.len(), 0.99))),
+                    patience: Some((soon(objective), above(times.len(), 0.99))),
                 };
                 let mut clock = Fake::default();
                 let within = clock.clone();
@@ -311,8 +390,7 @@ mod tests {
                     within.pass(ms(8));
                     Ok::<(), Infallible>(())
                 })?;
-                let latency = quantile(&window, 0.99);
-                Ok::<_, Infallible>(latency.is_some_and(|one| one <= objective.as_secs_f64()))
+                Ok::<_, Infallible>(keeps(&window, soon(objective), 0.99))
             })
         };
         let Ok(found) = of(ms(100));

@@ -390,6 +390,50 @@ fn every_tiny_model_serves_requests() {
 }
 
 #[test]
+fn a_decoder_serves_token_by_token() {
+    let _turn = alone();
+    let variant = r#"{"batch":4,"arrival_rate":400,"sequence_lengths":"8-32","answer_lengths":"1-12",
+        "slo_ms":600000,"slo_token_ms":600000}"#;
+    let (values, requests) = served(Model::LlamaTiny, variant);
+    let of = |name: &str| values.get(name).copied();
+    assert_eq!(of("answered_requests_count"), Some(80.0), "{values:?}");
+    assert_eq!(
+        of("goodput_requests_per_second"),
+        of("achieved_requests_per_second")
+    );
+    // Keys and values of two layers, two heads of 16 each.
+    assert_eq!(
+        of("kv_cache_token_bytes"),
+        Some(2.0 * 2.0 * 2.0 * 16.0 * 4.0)
+    );
+    let mut tokens = 0.0;
+    for request in &requests {
+        let (latency, queued) = (request["latency_seconds"], request["queue_seconds"]);
+        assert!(0.0 <= queued && queued < latency, "{request:?}");
+        assert!((1.0..=4.0).contains(&request["batch_requests"]));
+        assert!((8.0..=32.0).contains(&request["sequence_length_tokens"]));
+        let Some(&made) = request.get("answer_tokens") else {
+            assert!(!request.contains_key("token_seconds"));
+            tokens += 1.0;
+            continue;
+        };
+        assert!((2.0..=12.0).contains(&made), "{request:?}");
+        let (first, each) = (request["first_token_seconds"], request["token_seconds"]);
+        assert!(queued < first && first < latency, "{request:?}");
+        assert!(
+            (first + each * (made - 1.0) - latency).abs() < 1e-6,
+            "{request:?}"
+        );
+        tokens += made;
+    }
+    let rate = of("answer_tokens_per_second").unwrap();
+    assert!((rate * of("measured_seconds").unwrap() - tokens).abs() < 1e-6);
+    assert!(of("first_token_p50_seconds").unwrap() <= of("latency_p50_seconds").unwrap());
+    assert!(of("token_p50_seconds").unwrap() > 0.0);
+    assert_eq!(of("token_p99_seconds"), None);
+}
+
+#[test]
 fn what_serving_takes_does_not_hang_on_the_batches_that_come_about() {
     let _turn = alone();
     let peak = |rate: u32| {
@@ -405,13 +449,24 @@ fn what_serving_takes_does_not_hang_on_the_batches_that_come_about() {
 #[test]
 fn serving_searches_the_highest_rate_that_keeps_the_objective() {
     let _turn = alone();
-    let (values, requests) = served(Model::VitTiny, r#"{"batch":4,"slo_ms":50}"#);
-    assert_eq!(requests.len(), 80);
-    let of = |name: &str| values.get(name).copied();
-    let rate = of("highest_rate_requests_per_second").unwrap();
-    assert!(rate > 1.0, "{rate}");
-    assert_eq!(of("latency_p90_seconds"), None);
-    assert_eq!(of("goodput_requests_per_second"), None);
+    let tokens = r#"{"batch":4,"slo_ms":50,"slo_token_ms":50,"new_tokens":3}"#;
+    for (model, variant) in [
+        (Model::VitTiny, r#"{"batch":4,"slo_ms":50}"#),
+        (Model::LlamaTiny, tokens),
+    ] {
+        let (values, requests) = served(model, variant);
+        assert_eq!(requests.len(), 80);
+        let of = |name: &str| values.get(name).copied();
+        let rate = of("highest_rate_requests_per_second").unwrap();
+        assert!(rate > 1.0, "{rate}");
+        for name in [
+            "latency_p90_seconds",
+            "token_p50_seconds",
+            "goodput_requests_per_second",
+        ] {
+            assert_eq!(of(name), None, "{name}");
+        }
+    }
 }
 
 #[test]

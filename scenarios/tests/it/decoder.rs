@@ -97,6 +97,61 @@ fn no_more_tokens_come_in_than_there_is_room_for() {
 }
 
 #[test]
+fn sequences_of_several_lengths_go_on_beside_each_other_as_alone() {
+    let _turn = alone();
+    let variant = variant(r#"{"batch":2}"#);
+    let work = work(Model::LlamaTiny, Task::Serving, &variant, 1);
+    let tokens = &batches(Model::LlamaTiny, &variant, 1)[0].input;
+    // The second one comes in when the first one has gone on for two tokens.
+    let prompts = [
+        tokens.narrow(0, 0, 1).narrow(1, 0, 5),
+        tokens.narrow(0, 1, 1).narrow(1, 0, 9),
+    ];
+    let of = |token: i64| Tensor::from_slice(&[token]).view([1, 1]);
+    let likeliest = |scores: &Tensor| scores.argmax(-1, false).int64_value(&[0, 0]);
+    let expected = prompts.each_ref().map(|prompt| {
+        let mut seen = KeyValues::new(20);
+        let mut scores = vec![work.next_scores(prompt, &mut seen).unwrap()];
+        for step in 0..4 {
+            let token = of(likeliest(&scores[step]));
+            scores.push(work.next_scores(&token, &mut seen).unwrap());
+        }
+        scores
+    });
+
+    let position = Tensor::zeros([2], (Kind::Int64, Device::Cpu));
+    let mut seen = KeyValues::new(20);
+    seen.follow(&position);
+    let mut last = Tensor::zeros([2, 1], (Kind::Int64, Device::Cpu));
+    let _ = work.next_scores(&last, &mut seen).unwrap();
+    let mut got = [Vec::new(), Vec::new()];
+    for (place, steps) in [(0, 2), (1, 2)] {
+        let index = i64::try_from(place).unwrap();
+        let mut own = seen.of_sequence(place).unwrap();
+        got[place].push(work.next_scores(&prompts[place], &mut own).unwrap());
+        let token = of(likeliest(&got[place][0]));
+        last.narrow(0, index, 1).copy_(&token);
+        let length = prompts[place].size()[1];
+        let _ = position.narrow(0, index, 1).fill_(length);
+        for _ in 0..steps {
+            let scores = work.next_scores(&last, &mut seen).unwrap();
+            last = scores.argmax(-1, false);
+            for (one, got) in (0..).zip(got.iter_mut()).take(place + 1) {
+                got.push(scores.narrow(0, one, 1));
+                let _ = position.narrow(0, one, 1).g_add_scalar_(1);
+            }
+        }
+    }
+    assert_eq!([got[0].len(), got[1].len()], [5, 3]);
+    for (got, expected) in got.iter().zip(&expected) {
+        for (step, (got, expected)) in got.iter().zip(expected).enumerate() {
+            let far = (got - expected).abs().max().double_value(&[]);
+            assert!(far < 1e-5, "{step}: {far}");
+        }
+    }
+}
+
+#[test]
 fn half_precision_halves_parameters_gradients_and_state() {
     let _turn = alone();
     let variant = variant(r#"{"batch":4,"optimizer":"adamw","precision":"bf16"}"#);
