@@ -199,7 +199,7 @@ fn missing(values: &Values, told: &RankResults, asked: &RunFile) -> Option<Strin
             "prefill_tokens_per_second",
             "time_to_first_token_seconds",
         ],
-        Task::Serving if asked.variant.arrival_rate.is_none() => {
+        Task::Serving if asked.variant.searches_rate() => {
             &["measured_seconds", "highest_rate_requests_per_second"]
         }
         Task::Serving => &["measured_seconds", "achieved_requests_per_second"],

@@ -25,7 +25,7 @@ pub const MAX_CELLS: usize = 1000;
 /// Most bytes of a trace.
 const MOST_TRACE_BYTES: u64 = 16 << 20;
 
-/// What a scenario's task allocation makes, where a file says it.
+/// What a scenario's task does again, where a file says it.
 fn trace(
     document: &Document,
     at: &KeyPath,
@@ -396,10 +396,9 @@ impl<'a> Expansion<'a> {
             return Ok(());
         };
         let (model, task) = (*model, *task);
-        if trace.is_some()
-            && let Err(reason) = check_traced(task, variant)
-        {
-            let at = self.at.clone().key("trace");
+        if let Err(reason) = check_traced(trace.as_deref(), task, variant) {
+            let at = self.at.clone();
+            let at = trace.as_ref().map_or(at.clone(), |_| at.key("trace"));
             return Err(self.document.error_at(&at, reason, None));
         }
         let fits = |device: DeviceKind| {

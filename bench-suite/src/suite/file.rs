@@ -129,7 +129,8 @@ pub(super) struct ScenarioFile {
     pub(super) ranks: Option<u32>,
     /// Seed of parameters, data and dropout.
     pub(super) seed: Option<u64>,
-    /// A file below the suite's folder with what the task allocation makes: `+ID BYTES` for a tensor
+    /// A file below the suite's folder: with the requests that arrive by `arrivals: trace`, `SECONDS
+    /// PROMPT_TOKENS ANSWER_TOKENS` a line, or with what the task allocation makes: `+ID BYTES` for a tensor
     /// that is made and `-ID` for one that goes, a line.
     pub(super) trace: Option<String>,
     /// Threads for work on the CPU.

@@ -22,7 +22,11 @@ pub(super) const PLOT: Plot = Plot {
     about: "Medians of cells that differ in one quantity alone, of at least three values of it: the \
             latency of requests against the rate at which they arrive, peak memory against the batch, \
             and throughput against processes, as a share of as many times that of the fewest.",
-    answers: &["latency_p99_seconds", "goodput_requests_per_second"],
+    answers: &[
+        "latency_p99_seconds",
+        "first_token_p99_seconds",
+        "goodput_requests_per_second",
+    ],
     is_detail: true,
     draw,
 };
@@ -41,16 +45,24 @@ struct Sweep {
     limit: fn(&View, usize) -> Option<(String, f64)>,
 }
 
-const SWEEPS: [Sweep; 3] = [
+const SWEEPS: [Sweep; 4] = [
     Sweep {
         along: ("Arrivals a second", Quantity::Plain),
         up: ("p99 latency", Quantity::Seconds),
         place: |view, cell| by_axis(view, cell, "arrival_rate"),
         metric: &catalogue::LATENCY_P99,
         limit: |view, cell| {
-            let objective: f64 = view.report.cells[cell].axes.get("slo_ms")?.parse().ok()?;
-            Some((format!("objective, {objective} ms"), objective / 1e3))
+            // Of a decoder the objective is of the first token.
+            let is_whole = view.median(cell, &catalogue::FIRST_TOKEN_P99).is_none();
+            objective(view, cell).filter(|_| is_whole)
         },
+    },
+    Sweep {
+        along: ("Arrivals a second", Quantity::Plain),
+        up: ("p99 time to first token", Quantity::Seconds),
+        place: |view, cell| by_axis(view, cell, "arrival_rate"),
+        metric: &catalogue::FIRST_TOKEN_P99,
+        limit: objective,
     },
     Sweep {
         along: ("Batch", Quantity::Plain),
@@ -75,6 +87,11 @@ const SWEEPS: [Sweep; 3] = [
         limit: |_, _| None,
     },
 ];
+
+fn objective(view: &View, cell: usize) -> Option<(String, f64)> {
+    let objective: f64 = view.report.cells[cell].axes.get("slo_ms")?.parse().ok()?;
+    Some((format!("objective, {objective} ms"), objective / 1e3))
+}
 
 fn by_axis(view: &View, cell: usize, varied: &str) -> Option<(f64, Name)> {
     let axes = &view.report.cells[cell].axes;

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use crate::text::text_form;
 
 /// The process that requests arrive by. The times between them are independent draws, whose mean
-/// the arrival rate says.
+/// the arrival rate says, or those of a trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum Arrivals {
     /// Exponential times: many users who know nothing of each other.
@@ -13,21 +13,24 @@ pub enum Arrivals {
     Poisson,
     /// Gamma-distributed times of this shape: below 1 in bursts, above 1 evenly.
     Gamma(f64),
+    /// As the scenario's `trace` has them, again and again: at its own rate, or stretched to the
+    /// arrival rate.
+    Trace,
 }
 
 /// Why a text is no process of arrivals.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown arrivals `{0}`; expected poisson, or gamma:BURSTINESS with the shape of the times \
-     between requests from 0.01 (bursts) to 100 (even), such as gamma:0.5"
+    "unknown arrivals `{0}`; expected poisson, gamma:BURSTINESS with the shape of the times between \
+     requests from 0.01 (bursts) to 100 (even), such as gamma:0.5, or trace"
 )]
 pub struct ParseArrivalsError(String);
 
 impl Arrivals {
-    /// The shape of the gamma distribution that the times between requests have.
+    /// The shape of the gamma distribution that the times between drawn requests have.
     pub fn shape(self) -> f64 {
         match self {
-            Self::Poisson => 1.0,
+            Self::Poisson | Self::Trace => 1.0,
             Self::Gamma(shape) => shape,
         }
     }
@@ -37,8 +40,10 @@ impl FromStr for Arrivals {
     type Err = ParseArrivalsError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "poisson" {
-            return Ok(Self::Poisson);
+        match text {
+            "poisson" => return Ok(Self::Poisson),
+            "trace" => return Ok(Self::Trace),
+            _ => {}
         }
         let shape = text.strip_prefix("gamma:");
         let plain = |shape: &&str| shape.bytes().all(|b| b.is_ascii_digit() || b == b'.');
@@ -57,14 +62,15 @@ impl fmt::Display for Arrivals {
         match self {
             Self::Poisson => f.write_str("poisson"),
             Self::Gamma(shape) => write!(f, "gamma:{shape}"),
+            Self::Trace => f.write_str("trace"),
         }
     }
 }
 
 text_form!(
     Arrivals,
-    "When requests arrive: poisson, or gamma:BURSTINESS",
-    r"^(poisson|gamma:[0-9.]+)$"
+    "When requests arrive: poisson, gamma:BURSTINESS, or trace",
+    r"^(poisson|gamma:[0-9.]+|trace)$"
 );
 
 /// The quantile of the latencies that a search keeps within the objective.
@@ -105,7 +111,12 @@ mod tests {
 
     #[test]
     fn arrivals_read_and_write() {
-        for (text, shape) in [("poisson", 1.0), ("gamma:0.25", 0.25), ("gamma:100", 100.0)] {
+        for (text, shape) in [
+            ("poisson", 1.0),
+            ("trace", 1.0),
+            ("gamma:0.25", 0.25),
+            ("gamma:100", 100.0),
+        ] {
             let arrivals: Arrivals = text.parse().unwrap();
             assert_eq!(arrivals.to_string(), text);
             assert!((arrivals.shape() - shape).abs() < 1e-12, "{text}");
@@ -123,7 +134,7 @@ mod tests {
             "uniform",
         ] {
             let error = text.parse::<Arrivals>().unwrap_err().to_string();
-            assert!(error.contains("expected poisson, or gamma:"), "{error}");
+            assert!(error.contains("expected poisson, gamma:"), "{error}");
         }
     }
 

@@ -42,7 +42,7 @@ pub use module::{MOST_MODULES, Module};
 pub use program::{program, set_program};
 pub use program_run::{EVENTS_VARIABLE, ProgramRun, RUN_VARIABLE, Until};
 pub use run_file::{Device, ParseDeviceError, RunFile, RunFileError, Snapshot, Steps};
-pub use trace::{ParseTraceError, TensorEvent, Trace};
+pub use trace::{ParseTraceError, TensorEvent, Trace, TracedRequest};
 pub use validity::{Refusal, check, check_steps, check_traced};
 pub use values::{MOST_VALUES, Values, bad_name, bad_values};
 // All of it, so that a new axis needs no line here.

@@ -250,7 +250,8 @@ pub struct RunFile {
     pub steps: Steps,
     /// Seed of parameters, data and dropout.
     pub seed: u64,
-    /// What the task allocation makes, in place of the axis `allocations`.
+    /// What the task allocation makes, in place of the axis `allocations`, or the requests that
+    /// arrive by `arrivals: trace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Trace>,
     /// Threads for work on the CPU; `None`: as many as the process may use.
@@ -329,10 +330,8 @@ impl RunFile {
             reason: reason.to_owned(),
         };
         checked.map_err(|reason| refusal("steps", reason))?;
-        if file.trace.is_some() {
-            let traced = crate::check_traced(file.task, &file.variant);
-            traced.map_err(|reason| refusal("trace", reason))?;
-        }
+        let traced = crate::check_traced(file.trace.as_ref(), file.task, &file.variant);
+        traced.map_err(|reason| refusal("trace", &reason))?;
         if let Some(seconds) = file.deadline_seconds {
             let time = Duration::from_secs_f64(seconds);
             crate::check_steps(&file.variant, &file.steps, time)?;

@@ -21,15 +21,34 @@ pub enum TensorEvent {
     },
 }
 
-/// Tensors as they come and go: `+ID BYTES` or `-ID` a line, and comments after `#`. At its end all
-/// that are left go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trace(Vec<TensorEvent>);
+/// A request as it came.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TracedRequest {
+    /// Seconds from the beginning of the trace to its arrival.
+    pub seconds: f64,
+    /// Tokens of its prompt, where the trace says so.
+    pub prompt: Option<u32>,
+    /// Tokens of its answer, likewise.
+    pub answer: Option<u32>,
+}
 
-/// Most tensors of a trace.
+/// What a program did, to be done again.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Trace {
+    /// Tensors as they come and go: `+ID BYTES` or `-ID` a line, and comments after `#`. At its end
+    /// all that are left go.
+    Tensors(Vec<TensorEvent>),
+    /// Requests as they arrive: `SECONDS`, `SECONDS PROMPT_TOKENS` or `SECONDS PROMPT_TOKENS
+    /// ANSWER_TOKENS` a line, all lines alike, the times rising.
+    Requests(Vec<TracedRequest>),
+}
+
+/// Most tensors or requests of a trace.
 const MOST: usize = 100_000;
-/// Most bytes of one.
+/// Most bytes of a tensor.
 const MOST_BYTES: u64 = 1 << 40;
+/// Most tokens of a prompt or an answer.
+const MOST_TOKENS: u32 = 65_536;
 
 /// Why a text is no trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,67 +56,144 @@ const MOST_BYTES: u64 = 1 << 40;
 pub struct ParseTraceError(String);
 
 impl Trace {
-    /// What happens, in order.
+    /// What happens to tensors, in order; nothing of a trace of requests.
     #[must_use]
     pub fn events(&self) -> &[TensorEvent] {
-        &self.0
+        match self {
+            Self::Tensors(events) => events,
+            Self::Requests(_) => &[],
+        }
     }
+
+    /// The requests, in order; none of a trace of tensors.
+    #[must_use]
+    pub fn requests(&self) -> &[TracedRequest] {
+        match self {
+            Self::Tensors(_) => &[],
+            Self::Requests(requests) => requests,
+        }
+    }
+}
+
+/// The lines of a text that are no comments, with their numbers.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let all = (1..).zip(text.lines());
+    let all = all.map(|(number, line)| (number, line.split('#').next().unwrap_or_default().trim()));
+    all.filter(|(_, line)| !line.is_empty())
+}
+
+fn wrong(number: usize, line: &str, expected: &str) -> ParseTraceError {
+    let begin: String = line.chars().take(40).flat_map(char::escape_debug).collect();
+    ParseTraceError(format!("line {number}, `{begin}`: expected {expected}"))
 }
 
 impl FromStr for Trace {
     type Err = ParseTraceError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (mut there, mut made) = (BTreeSet::new(), 0);
-        let mut event = |line: &str| {
-            let Some((id, bytes)) = line.split_once(' ') else {
-                let id = line.strip_prefix('-')?.parse().ok()?;
-                return there.remove(&id).then_some(TensorEvent::Freed { id });
-            };
-            let id = id.strip_prefix('+')?.parse().ok()?;
-            let bytes = bytes.trim().parse().ok()?;
-            made += 1;
-            let is_sound = (1..=MOST_BYTES).contains(&bytes) && there.insert(id);
-            is_sound.then_some(TensorEvent::Allocated { id, bytes })
-        };
-        let mut events = Vec::new();
-        for (place, line) in text.lines().enumerate() {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            if line.is_empty() {
-                continue;
-            }
-            let wrong = || {
-                let begin: String = line.chars().take(40).flat_map(char::escape_debug).collect();
-                ParseTraceError(format!(
-                    "line {}, `{begin}`: expected `+ID BYTES` for a tensor that is not there, or \
-                     `-ID` for one that is",
-                    place + 1
-                ))
-            };
-            events.push(event(line).ok_or_else(wrong)?);
+        let first = lines(text).next();
+        let is_of_requests =
+            first.is_some_and(|(_, line)| line.starts_with(|c: char| c.is_ascii_digit()));
+        if is_of_requests {
+            requests(text).map(Self::Requests)
+        } else {
+            tensors(text).map(Self::Tensors)
         }
-        events.extend(there.into_iter().map(|id| TensorEvent::Freed { id }));
-        if !(1..=MOST).contains(&made) {
-            let message = format!("{made} tensors; expected 1 to {MOST}");
-            return Err(ParseTraceError(message));
-        }
-        Ok(Self(events))
     }
+}
+
+fn tensors(text: &str) -> Result<Vec<TensorEvent>, ParseTraceError> {
+    let (mut there, mut made) = (BTreeSet::new(), 0);
+    let mut event = |line: &str| {
+        let Some((id, bytes)) = line.split_once(' ') else {
+            let id = line.strip_prefix('-')?.parse().ok()?;
+            return there.remove(&id).then_some(TensorEvent::Freed { id });
+        };
+        let id = id.strip_prefix('+')?.parse().ok()?;
+        let bytes = bytes.trim().parse().ok()?;
+        made += 1;
+        let is_sound = (1..=MOST_BYTES).contains(&bytes) && there.insert(id);
+        is_sound.then_some(TensorEvent::Allocated { id, bytes })
+    };
+    let mut events = Vec::new();
+    for (number, line) in lines(text) {
+        let expected = "`+ID BYTES` for a tensor that is not there, `-ID` for one that is, or \
+                        in every line the SECONDS at which a request arrives";
+        events.push(event(line).ok_or_else(|| wrong(number, line, expected))?);
+    }
+    events.extend(there.into_iter().map(|id| TensorEvent::Freed { id }));
+    if !(1..=MOST).contains(&made) {
+        let message = format!("{made} tensors; expected 1 to {MOST}");
+        return Err(ParseTraceError(message));
+    }
+    Ok(events)
+}
+
+fn requests(text: &str) -> Result<Vec<TracedRequest>, ParseTraceError> {
+    let mut requests: Vec<TracedRequest> = Vec::new();
+    let mut columns = None;
+    for (number, line) in lines(text) {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let seconds = words[0]
+            .parse()
+            .ok()
+            .filter(|seconds| (0.0..=1e7).contains(seconds));
+        let earliest = requests.last().map_or(0.0, |last| last.seconds);
+        let seconds = seconds.filter(|&seconds| seconds >= earliest);
+        let tokens = |word: &&str| {
+            let tokens = word.parse().ok();
+            tokens.filter(|tokens| (1..=MOST_TOKENS).contains(tokens))
+        };
+        let tokens: Option<Vec<u32>> = words[1..].iter().map(tokens).collect();
+        let is_like_the_first = *columns.get_or_insert(words.len()) == words.len();
+        let (Some(seconds), Some(tokens), true, ..=3) =
+            (seconds, tokens, is_like_the_first, words.len())
+        else {
+            let expected = format!(
+                "SECONDS that do not fall, and in every line the same of PROMPT_TOKENS and \
+                 ANSWER_TOKENS, from 1 to {MOST_TOKENS}"
+            );
+            return Err(wrong(number, line, &expected));
+        };
+        requests.push(TracedRequest {
+            seconds,
+            prompt: tokens.first().copied(),
+            answer: tokens.get(1).copied(),
+        });
+    }
+    let takes_time = requests.last().zip(requests.first());
+    let takes_time = takes_time.is_some_and(|(last, first)| last.seconds > first.seconds);
+    if !takes_time || requests.len() > MOST {
+        let message = format!(
+            "{} requests; expected 2 to {MOST}, not all at once",
+            requests.len()
+        );
+        return Err(ParseTraceError(message));
+    }
+    Ok(requests)
 }
 
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|event| match event {
+        self.events().iter().try_for_each(|event| match event {
             TensorEvent::Allocated { id, bytes } => writeln!(f, "+{id} {bytes}"),
             TensorEvent::Freed { id } => writeln!(f, "-{id}"),
+        })?;
+        self.requests().iter().try_for_each(|request| {
+            write!(f, "{}", request.seconds)?;
+            let tokens = [request.prompt, request.answer].into_iter().flatten();
+            tokens
+                .into_iter()
+                .try_for_each(|tokens| write!(f, " {tokens}"))?;
+            writeln!(f)
         })
     }
 }
 
 text_form!(
     Trace,
-    "Tensors as they come and go: `+ID BYTES` or `-ID` a line",
-    r"^[-+0-9 \n]+$"
+    "Tensors as they come and go, `+ID BYTES` or `-ID` a line, or requests as they arrive, `SECONDS PROMPT_TOKENS ANSWER_TOKENS`",
+    r"^[-+0-9. \n]+$"
 );
 
 #[cfg(test)]
@@ -115,6 +211,20 @@ mod tests {
     }
 
     #[test]
+    fn requests_are_read_and_written() {
+        for (text, expected) in [
+            ("0\n0.5\n0.5 # two at once\n", "0\n0.5\n0.5\n"),
+            ("0.25 12\n1 400\n", "0.25 12\n1 400\n"),
+            ("0 12 3\n1e1  400\t7\n", "0 12 3\n10 400 7\n"),
+        ] {
+            let trace: Trace = text.parse().unwrap();
+            assert_eq!(trace.to_string(), expected);
+            assert_eq!(expected.parse(), Ok(trace.clone()));
+            assert!(trace.requests().len() > 1 && trace.events().is_empty());
+        }
+    }
+
+    #[test]
     fn what_is_no_trace_is_refused_by_line() {
         for (text, expect) in [
             ("", "0 tensors; expected 1 to 100000"),
@@ -124,6 +234,14 @@ mod tests {
             ("-1", "line 1, `-1`"),
             ("+1 2000000000000", "line 1"),
             ("+1 5\n\u{1b}[2J", r"line 2, `\u{1b}[2J`"),
+            ("0", "1 requests; expected 2 to 100000"),
+            ("3\n3", "2 requests; expected 2 to 100000, not all at once"),
+            ("1\n0.5", "line 2, `0.5`: expected SECONDS that do not fall"),
+            ("0 5\n1", "line 2, `1`: expected"),
+            ("0 0\n1 1", "line 1, `0 0`"),
+            ("0 5 5 5\n1 5 5 5", "line 1"),
+            ("0\n1e9", "line 2"),
+            ("0\n-1", "line 2"),
         ] {
             let error = text.parse::<Trace>().unwrap_err().to_string();
             assert!(error.contains(expect), "{error}");

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Axis, Device, Execution, InputKind, Model, Steps, Task, Variant, arrivals::least_search,
-    axis::Need,
+    Arrivals, Axis, Device, Execution, InputKind, LengthRange, Model, Steps, Task, Trace, Variant,
+    arrivals::least_search, axis::Need,
 };
 
 /// A combination of model, task, device and axes that means nothing.
@@ -54,16 +54,53 @@ pub fn check(model: Model, task: Task, variant: &Variant, device: Device) -> Res
     Ok(())
 }
 
-/// Why a trace says nothing to such a task, or says what an axis says, too.
-pub fn check_traced(task: Task, variant: &Variant) -> Result<(), &'static str> {
+/// Why a trace means nothing for such a task, gives what an axis gives, too, or is missing.
+pub fn check_traced(trace: Option<&Trace>, task: Task, variant: &Variant) -> Result<(), String> {
+    let expects = task == Task::Serving && variant.arrivals == Some(Arrivals::Trace);
     let drawn = variant.allocation_mib.is_some() || variant.live_mib.is_some();
-    if task != Task::Allocation {
-        Err("a trace is for the task allocation")
-    } else if drawn || variant.allocations.is_some() {
-        Err("a trace says what is allocated; drop allocations, allocation_mib and live_mib")
-    } else {
-        Ok(())
+    match trace {
+        None if expects => Err("arrivals: trace needs a trace of requests, trace: FILE".into()),
+        None => Ok(()),
+        Some(Trace::Tensors(_)) if task != Task::Allocation => {
+            Err("a trace of tensors is for the task allocation".into())
+        }
+        Some(Trace::Tensors(_)) if drawn || variant.allocations.is_some() => Err(
+            "a trace says what is allocated; drop allocations, allocation_mib and live_mib".into(),
+        ),
+        Some(Trace::Tensors(_)) => Ok(()),
+        Some(Trace::Requests(_)) if !expects => {
+            Err("a trace of requests is for the task serving with arrivals: trace".into())
+        }
+        Some(Trace::Requests(requests)) => {
+            let prompts = requests.iter().filter_map(|one| one.prompt);
+            within("sequence_lengths", prompts, variant.sequence_lengths)?;
+            let answers = requests.iter().filter_map(|one| one.answer);
+            within("answer_lengths", answers, variant.answer_lengths)
+        }
     }
+}
+
+/// The axis says between which lengths a trace's lie, as it does of drawn ones.
+fn within(
+    axis: &str,
+    mut lengths: impl Iterator<Item = u32> + Clone,
+    range: Option<LengthRange>,
+) -> Result<(), String> {
+    let (Some(least), Some(most)) = (lengths.clone().min(), lengths.clone().max()) else {
+        return Ok(());
+    };
+    let is_within = |range: LengthRange| {
+        lengths.all(|length| (range.shortest()..=range.longest()).contains(&length))
+    };
+    refuse_unless(range.is_some_and(is_within), || {
+        format!(
+            "the trace's lengths are {least} to {most}; use {axis}: {least}-{most}, or a wider range"
+        )
+    })
+}
+
+fn refuse_unless(accepted: bool, why: impl FnOnce() -> String) -> Result<(), String> {
+    if accepted { Ok(()) } else { Err(why()) }
 }
 
 /// Refuses what a run of so many steps cannot get done within its time.
@@ -79,7 +116,7 @@ pub fn check_steps(variant: &Variant, steps: &Steps, time: Duration) -> Result<(
             );
         }
     }
-    if let (Some(slo), None) = (variant.slo_ms, variant.arrival_rate) {
+    if let Some(slo) = variant.slo_ms.filter(|_| variant.searches_rate()) {
         let search = least_search(Duration::from_millis(slo.get().into()));
         if search > time {
             return refusal(

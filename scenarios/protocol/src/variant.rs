@@ -446,10 +446,16 @@ fn lora_merged(asked: &Combination<'_>) -> Result<(), String> {
 }
 
 fn arrival_rate(asked: &Combination<'_>) -> Result<(), String> {
-    let is_known = asked.variant.arrival_rate.is_some() || asked.variant.slo_ms.is_some();
+    let Variant {
+        arrival_rate,
+        slo_ms,
+        arrivals,
+        ..
+    } = asked.variant;
+    let is_known = arrival_rate.is_some() || slo_ms.is_some() || *arrivals == Some(Arrivals::Trace);
     refuse_if(asked.task == Task::Serving && !is_known, || {
-        "serving needs the requests a second that arrive, such as arrival_rate: 100, or slo_ms, \
-         for which it searches the highest rate"
+        "serving needs the requests a second that arrive, such as arrival_rate: 100, slo_ms, for \
+         which it searches the highest rate, or arrivals: trace"
             .to_owned()
     })
 }
@@ -772,6 +778,11 @@ impl Variant {
         let lengths = self.answer_lengths;
         let shortest = lengths.map_or_else(|| self.new_tokens(), LengthRange::shortest);
         f64::midpoint(shortest.into(), self.longest_answer().into())
+    }
+
+    /// Whether serving searches the highest rate that keeps the objective.
+    pub fn searches_rate(&self) -> bool {
+        self.arrival_rate.is_none() && self.slo_ms.is_some()
     }
 
     /// Requests that wait at most.

@@ -2,7 +2,7 @@
 
 use std::{f64::consts::TAU, time::Duration};
 
-use protocol::Arrivals;
+use protocol::{Arrivals, TracedRequest};
 
 use super::random::{Purpose, Stream};
 
@@ -25,13 +25,27 @@ impl ArrivalTimes {
         Self::draw(arrivals, seed, Purpose::MeasuredArrivals, count)
     }
 
+    /// Of so many requests of a trace, of which there are two at least, from its beginning and again
+    /// from there.
+    pub fn traced(requests: &[TracedRequest], count: usize) -> Self {
+        let rate = traced_rate(requests);
+        let first = requests.first().map_or(0.0, |first| first.seconds);
+        let rounds = (0_u32..).flat_map(|round| requests.iter().map(move |one| (round, one)));
+        let unit = rounds.take(count).map(|(round, one)| {
+            f64::from(round) * requests.len() as f64 + (one.seconds - first) * rate
+        });
+        Self {
+            unit: unit.collect(),
+        }
+    }
+
     fn draw(arrivals: Arrivals, seed: u64, purpose: Purpose, count: usize) -> Self {
         let mut stream = Stream::new(seed, purpose, 0);
         let shape = arrivals.shape();
         let mut time = 0.0;
         let unit = (0..count).map(|_| {
             time += match arrivals {
-                Arrivals::Poisson => -stream.uniform().ln(),
+                Arrivals::Poisson | Arrivals::Trace => -stream.uniform().ln(),
                 Arrivals::Gamma(_) => gamma(&mut stream, shape) / shape,
             };
             time
@@ -48,6 +62,12 @@ impl ArrivalTimes {
             .map(|time| Duration::from_secs_f64(time / rate))
             .collect()
     }
+}
+
+/// Requests a second of a trace that takes some time.
+pub fn traced_rate(requests: &[TracedRequest]) -> f64 {
+    let seconds = |one: Option<&TracedRequest>| one.map_or(0.0, |one| one.seconds);
+    requests.len().saturating_sub(1) as f64 / (seconds(requests.last()) - seconds(requests.first()))
 }
 
 /// Gamma-distributed with this shape and scale 1 (Marsaglia and Tsang, «A Simple Method for
@@ -100,6 +120,24 @@ mod tests {
                 "{arrivals}: {variance}"
             );
         }
+    }
+
+    #[test]
+    fn a_trace_comes_as_it_was_and_then_again() {
+        let trace: protocol::Trace = "2\n2.5\n6".parse().unwrap();
+        let requests = trace.requests();
+        assert!((traced_rate(requests) - 0.5).abs() < 1e-12);
+        let times = ArrivalTimes::traced(requests, 7);
+        let seconds = |rate| {
+            times
+                .at_rate(rate)
+                .iter()
+                .map(Duration::as_secs_f64)
+                .collect::<Vec<_>>()
+        };
+        // The gap between two rounds is the mean one.
+        assert_eq!(seconds(0.5), [0.0, 0.5, 4.0, 6.0, 6.5, 10.0, 12.0]);
+        assert_eq!(seconds(1.0), [0.0, 0.25, 2.0, 3.0, 3.25, 5.0, 6.0]);
     }
 
     #[test]

@@ -21,7 +21,11 @@ use protocol::{LengthRange, MemoryFormat, Model, Variant};
 use tch::{Device, Tensor};
 
 use self::random::{Purpose, Stream};
-pub use self::{allocations::Tensors, arrivals::ArrivalTimes, lengths::Lengths};
+pub use self::{
+    allocations::Tensors,
+    arrivals::{ArrivalTimes, traced_rate},
+    lengths::Lengths,
+};
 use crate::{
     Error,
     models::{IGNORED_LABEL, Vocabulary, input_size, vocabulary},

@@ -9,7 +9,7 @@ use protocol::{Execution, RunFile};
 use super::{
     generation::{Fixed, likeliest},
     phases::{Bench, Run},
-    serving::{Stage, number},
+    serving::{Stage, traced},
 };
 use crate::{
     Error,
@@ -47,9 +47,17 @@ impl Decoding {
     }
 
     /// Tokens of each request's answer.
-    pub(super) fn answers(&self, file: &RunFile, stage: Stage) -> impl Fn(usize) -> u32 + use<> {
+    pub(super) fn answers<'f>(
+        &self,
+        file: &'f RunFile,
+        stage: Stage,
+    ) -> impl Fn(usize) -> u32 + use<'f> {
         let (answers, usual) = (self.answers, file.variant.new_tokens());
-        move |request| answers.map_or(usual, |all| stage.length(all, number(request)))
+        move |request| {
+            let traced = traced(file, request).and_then(|one| one.answer);
+            let drawn = || answers.map_or(usual, |all| stage.length(all, request));
+            traced.unwrap_or_else(drawn)
+        }
     }
 
     fn read(&mut self, bench: &Bench, place: usize, length: u32) -> Result<(), Error> {
@@ -122,11 +130,8 @@ impl<W: Write> Decoder for Places<'_, '_, W> {
 
     fn read(&mut self, place: usize, request: usize) -> Result<(), Error> {
         let file = self.run.file;
-        let drawn = self
-            .bench
-            .lengths
-            .map(|all| self.stage.length(all, number(request)));
-        let length = drawn.unwrap_or_else(|| input_size(file.model, &file.variant));
+        let length = self.stage.prompt(file, self.bench.lengths, request);
+        let length = length.unwrap_or_else(|| input_size(file.model, &file.variant));
         self.all.read(self.bench, place, length)?;
         device::synchronize(file.device)
     }

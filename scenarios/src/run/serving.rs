@@ -6,7 +6,7 @@ use std::{
 };
 
 use protocol::{
-    Arrivals, Count, LengthRange, RunFile, SEARCHED_QUANTILE, Values, requests_needed,
+    Count, LengthRange, RunFile, SEARCHED_QUANTILE, TracedRequest, Values, requests_needed,
     search_window,
 };
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Error,
-    data::{ArrivalTimes, Lengths},
+    data::{ArrivalTimes, Lengths, traced_rate},
     device,
     serving::{
         Objective, Policy, Serving, WallClock, Window, above, decode, highest_rate, keeps, serve,
@@ -45,12 +45,40 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    pub(super) fn length(self, of: Lengths, request: u32) -> u32 {
+    /// The length that a request draws.
+    pub(super) fn length(self, of: Lengths, request: usize) -> u32 {
+        let request = number(request);
         match self {
             Self::Warmup => of.in_warmup(request),
             Self::Measured => of.measured(request),
         }
     }
+
+    /// Tokens of a request's prompt, where they differ.
+    pub(super) fn prompt(
+        self,
+        file: &RunFile,
+        drawn: Option<Lengths>,
+        request: usize,
+    ) -> Option<u32> {
+        let traced = traced(file, request).and_then(|one| one.prompt);
+        traced.or_else(|| Some(self.length(drawn?, request)))
+    }
+
+    fn arrivals(self, file: &RunFile, count: usize) -> ArrivalTimes {
+        let arrivals = file.variant.arrivals.unwrap_or_default();
+        match (&file.trace, self) {
+            (Some(trace), _) => ArrivalTimes::traced(trace.requests(), count),
+            (None, Self::Warmup) => ArrivalTimes::in_warmup(arrivals, file.seed, count),
+            (None, Self::Measured) => ArrivalTimes::measured(arrivals, file.seed, count),
+        }
+    }
+}
+
+/// What a trace has of a request.
+pub(super) fn traced(file: &RunFile, request: usize) -> Option<&TracedRequest> {
+    let requests = file.trace.as_ref()?.requests();
+    requests.get(request.checked_rem(requests.len())?)
 }
 
 /// What answers the requests.
@@ -79,7 +107,6 @@ impl<W: Write> Run<'_, W> {
     /// All phases of a run that serves; a step is a request.
     pub(super) fn serve(mut self, make_batch: MakeBatch<'_>) -> Result<Summary, Error> {
         let (file, bench) = (self.file, self.prepare(make_batch)?);
-        let arrivals = file.variant.arrivals.unwrap_or_default();
         let decoding = file.model.is_decoder();
         let decoding = decoding.then(|| Decoding::new(file, self.place));
         let mut server = Server {
@@ -92,14 +119,17 @@ impl<W: Write> Run<'_, W> {
             Some(all) => self.make_places(&server.bench, all)?,
             None => self.answer_every_size(&mut server.bench)?,
         };
-        let asked = file.variant.arrival_rate;
-        let rate = asked.map_or(capacity / 4.0, |rate| rate.get().into());
+        let rate = match (file.variant.arrival_rate, &file.trace) {
+            (Some(rate), _) => rate.get().into(),
+            (None, Some(trace)) if !file.variant.searches_rate() => traced_rate(trace.requests()),
+            (None, _) => capacity / 4.0,
+        };
         let warmup = warmup_requests(file, rate);
-        let times = ArrivalTimes::in_warmup(arrivals, file.seed, warmup as usize);
+        let times = Stage::Warmup.arrivals(file, warmup as usize);
         self.window(&mut server, &times.at_rate(rate), Stage::Warmup, None)?;
         self.end_warmup()?;
 
-        let mut summary = self.measure_serving(&mut server, arrivals, rate)?;
+        let mut summary = self.measure_serving(&mut server, rate)?;
         summary.warmup_steps = warmup;
         self.profile(|_| server.answer_most(file))?;
         self.tear_down((server.bench, server.decoding))?;
@@ -158,7 +188,7 @@ impl<W: Write> Run<'_, W> {
         }
         let (lengths, mut batches) = (bench.lengths, 0);
         serve(times, policy, &mut clock, |requests| {
-            let length = |&request: &usize| Some(stage.length(lengths?, number(request)));
+            let length = |&request: &usize| stage.prompt(file, lengths, request);
             // Shorter ones are padded.
             let longest = requests.iter().filter_map(length).max();
             answer(file, bench, requests.len(), longest)?;
@@ -177,7 +207,6 @@ impl<W: Write> Run<'_, W> {
     fn highest_rate(
         &mut self,
         server: &mut Server,
-        arrivals: Arrivals,
         start: f64,
         objective: Objective,
     ) -> Result<f64, Error> {
@@ -191,7 +220,7 @@ impl<W: Write> Run<'_, W> {
             )]
             let lasting = (search_window(objective.first).as_secs_f64() * rate).ceil() as usize;
             let count = lasting.clamp(least as usize, 1_000_000);
-            let times = ArrivalTimes::measured(arrivals, file.seed, count).at_rate(rate);
+            let times = Stage::Measured.arrivals(file, count).at_rate(rate);
             let patience = Some((objective, above(count, SEARCHED_QUANTILE)));
             for _ in 0..CHANCES {
                 let window = self.window(server, &times, Stage::Measured, patience)?;
@@ -204,25 +233,20 @@ impl<W: Write> Run<'_, W> {
         found.ok_or(Error::ObjectiveNotMet { objective, start })
     }
 
-    fn measure_serving(
-        &mut self,
-        server: &mut Server,
-        arrivals: Arrivals,
-        mut rate: f64,
-    ) -> Result<Summary, Error> {
+    fn measure_serving(&mut self, server: &mut Server, mut rate: f64) -> Result<Summary, Error> {
         let (file, variant) = (self.file, &self.file.variant);
         let ms = |of: Count<600_000>| Duration::from_millis(of.get().into());
         let objective = variant.slo_ms.map(|slo| Objective {
             first: ms(slo),
             token: variant.slo_token_ms.map(ms),
         });
-        let searched = objective.filter(|_| file.variant.arrival_rate.is_none());
-        let times = ArrivalTimes::measured(arrivals, file.seed, file.steps.measured as usize);
+        let searched = objective.filter(|_| variant.searches_rate());
+        let times = Stage::Measured.arrivals(file, file.steps.measured as usize);
         let (window, measured) = self.measured(|run| {
             // The largest batch there may be, so that peaks do not hang on which batches came about.
             server.answer_most(file)?;
             if let Some(objective) = searched {
-                rate = run.highest_rate(server, arrivals, rate, objective)?;
+                rate = run.highest_rate(server, rate, objective)?;
             }
             run.window(server, &times.at_rate(rate), Stage::Measured, None)
         })?;
@@ -244,7 +268,7 @@ impl<W: Write> Run<'_, W> {
     }
 
     fn write_requests(&mut self, window: &Window, lengths: Option<Lengths>) -> Result<(), Error> {
-        for (index, request) in (0..).zip(&window.requests) {
+        for (place, request) in window.requests.iter().enumerate() {
             let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
             let answer = request.answer;
             let several = answer.filter(|answer| answer.tokens > 1);
@@ -261,10 +285,10 @@ impl<W: Write> Run<'_, W> {
                 ("rejected", answer.is_none().then_some(1.0)),
                 (
                     "sequence_length_tokens",
-                    lengths.map(|lengths| lengths.measured(index).into()),
+                    (Stage::Measured.prompt(self.file, lengths, place)).map(f64::from),
                 ),
             ];
-            self.write_step(index, values, Values::new())?;
+            self.write_step(number(place), values, Values::new())?;
         }
         Ok(())
     }

@@ -6,7 +6,9 @@ use std::{
     process::{Command, Output},
 };
 
-use protocol::{Event, FailureReason, MemoryPoint, Model, Moment, Phase, Step, Task, Values};
+use protocol::{
+    Event, FailureReason, MemoryPoint, Model, Moment, Phase, RunFile, Step, Task, Trace, Values,
+};
 use scenario::models;
 use tempfile::TempDir;
 
@@ -431,6 +433,32 @@ fn a_decoder_serves_token_by_token() {
     assert!(of("first_token_p50_seconds").unwrap() <= of("latency_p50_seconds").unwrap());
     assert!(of("token_p50_seconds").unwrap() > 0.0);
     assert_eq!(of("token_p99_seconds"), None);
+}
+
+#[test]
+fn requests_arrive_as_a_trace_has_them() {
+    let _turn = alone();
+    let trace: Trace = "5 8 2\n5.001 20 1\n5.02 32 12\n".parse().unwrap();
+    let variant =
+        r#"{"batch":2,"arrivals":"trace","sequence_lengths":"8-32","answer_lengths":"1-12"}"#;
+    let text = run_file(Model::LlamaTiny, Task::Serving, variant);
+    let mut file = RunFile::parse(&text).unwrap_err().to_string();
+    assert!(file.contains("needs a trace of requests"), "{file}");
+    file = text.replace("\"measured\":3", "\"measured\":30");
+    let trace = serde_json::to_string(&trace).unwrap();
+    file = file.replace("\"steps\"", &format!("\"trace\":{trace},\"steps\""));
+    let (values, requests) = finished(&file);
+    for (place, request) in requests.iter().enumerate() {
+        let (prompt, answer) = [(8.0, None), (20.0, None), (32.0, Some(12.0))][place % 3];
+        let answer = if place % 3 == 0 { Some(2.0) } else { answer };
+        assert_eq!(request["sequence_length_tokens"], prompt);
+        assert_eq!(request.get("answer_tokens").copied(), answer);
+    }
+    // Ten rounds of three in 30 ms, of which the last request comes 20 ms after the first.
+    assert!(
+        values["measured_seconds"] >= 9.0 * 0.03 + 0.02,
+        "{values:?}"
+    );
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn metrics(order: &Order, speed: f64, sound: bool) -> Vec<Event> {
     // What computes no model takes no samples.
     let computes = task.computes();
     let serves = task == Task::Serving;
-    let searches = variant.is_some_and(|variant| variant.arrival_rate.is_none());
+    let searches = variant.is_some_and(|variant| variant.searches_rate());
     let step = |index| {
         let lengths = variant.and_then(|variant| variant.sequence_lengths);
         let length = lengths.map(|range| {
