@@ -73,8 +73,6 @@ pub struct Moved {
     pub place: String,
     /// How its values are written.
     pub quantity: Quantity,
-    /// The unit of its values where `quantity` is a plain number.
-    pub unit: String,
     /// Levels before and after, where it has some.
     pub levels: Option<[f64; 2]>,
     /// 95 % interval of after ÷ before.
@@ -99,7 +97,7 @@ impl Moved {
     /// `100 to 96 samples/s`.
     fn levels(&self) -> String {
         self.levels.map_or_else(String::new, |levels| {
-            let [before, after] = levels.map(|level| self.quantity.write_in(&self.unit, level));
+            let [before, after] = levels.map(|level| self.quantity.write(level));
             format!("{before} to {after}")
         })
     }

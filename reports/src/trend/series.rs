@@ -25,8 +25,6 @@ pub struct Series {
     pub subtitle: String,
     /// How its values are written.
     pub quantity: Quantity,
-    /// The unit of its values where `quantity` is a plain number.
-    pub unit: String,
     /// Which way it improves, where that is known.
     pub direction: Option<Direction>,
     /// The largest relative change that counts as none; 0 where any counts.
@@ -251,7 +249,7 @@ impl Series {
     }
 
     pub(crate) fn value(&self, value: f64) -> String {
-        self.quantity.write_in(&self.unit, value)
+        self.quantity.write(value)
     }
 }
 

@@ -185,15 +185,6 @@ impl Quantity {
         }
     }
 
-    /// The number with this unit, where that is no empty word, or else with its own.
-    pub(crate) fn write_in(self, unit: &str, value: f64) -> String {
-        if unit.is_empty() {
-            self.write(value)
-        } else {
-            format!("{} {unit}", significant(value, 5))
-        }
-    }
-
     pub fn write(self, value: f64) -> String {
         let digits = match self {
             Self::Bytes | Self::Rate(_) | Self::Joules => 4,

@@ -33,7 +33,6 @@ pub(crate) fn series(title: &str, points: Vec<Point>) -> Series {
         title: title.to_owned(),
         subtitle: "throughput · torch · this machine".to_owned(),
         quantity: Quantity::Throughput,
-        unit: String::new(),
         direction: Some(Direction::HigherIsBetter),
         news: news(&points, &found, &TrendOptions::default()).unwrap(),
         found,
@@ -226,7 +225,6 @@ fn names_from_anywhere_stay_names() {
         points(40, |i| if i < 20 { 1.0 } else { 2.0 }),
     );
     one.subtitle = "a & \"b\" | *c*\u{1b}[31m".into();
-    one.unit = "</svg><b>".into();
     one.staleness = staleness(&[0.0, 1.0, 2.0], 100.0, None);
     for point in &mut one.points {
         point.revision = "</title><script>\u{0}".into();
@@ -297,7 +295,6 @@ fn entry(id: &str, standing: Standing) -> Entry {
         name: name.to_owned(),
         place: "torch · nightly · gpu-1".to_owned(),
         quantity: Quantity::Throughput,
-        unit: String::new(),
         levels: Some([100.0, after]),
         interval: Some([after / 101.0, after / 99.0]),
         is_fixed: false,

@@ -119,7 +119,7 @@ fn tell(args: &SiteArgs, outcome: &Outcome, printer: &Printer) -> Result<()> {
     Ok(())
 }
 
-/// The series of a history that fail a comparison or come from elsewhere, by what they are of.
+/// The series of a history that fail a comparison, by what they are of.
 fn trends(folder: Option<&Path>, printer: &Printer) -> Result<Vec<Trend>> {
     let Some(history) = past::named(folder)? else {
         return Ok(Vec::new());
@@ -162,11 +162,11 @@ fn name(key: &SeriesKey) -> Vec<String> {
     parts.cloned().collect()
 }
 
-/// The session and the image of a point; `None` for what was measured elsewhere.
-fn origin(point: &Point) -> Option<(String, String)> {
+/// The session and the image of a point.
+fn origin(point: &Point) -> (String, String) {
     let image = point.origin.attributes.get("image");
-    Some((
-        point.origin.session.clone()?,
+    (
+        point.origin.session.clone(),
         image.cloned().unwrap_or_default(),
-    ))
+    )
 }

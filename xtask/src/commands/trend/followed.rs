@@ -123,7 +123,7 @@ impl Followed {
         }
         let threshold = points.last().and_then(|point| point.threshold);
         let places = points.iter().map(|point| Place {
-            time: Time::of(point.origin.session_began.unwrap_or(point.timestamp)),
+            time: Time::of(point.origin.session_began),
             revision: point.origin.revision.clone(),
             attributes: Arc::clone(&point.origin.attributes),
         });
@@ -149,8 +149,7 @@ impl Followed {
     /// As the reports show it.
     pub(crate) fn shown(&self) -> Series {
         let key = &self.series.key;
-        let imported = key.machine == SeriesKey::IMPORTED;
-        let subtitle = if imported {
+        let subtitle = if key.machine == SeriesKey::ELSEWHERE {
             String::new()
         } else {
             let method = method_words(&self.told_apart);
@@ -173,11 +172,6 @@ impl Followed {
             title: key.cell(),
             subtitle,
             quantity: format::Quantity::of_metric(&key.metric),
-            unit: if imported {
-                self.series.unit.clone()
-            } else {
-                String::new()
-            },
             direction: self.directed.then_some(self.series.direction),
             points: self.points.clone(),
             found: self.found.clone(),

@@ -34,6 +34,8 @@ use crate::{
 };
 
 const DAY_SECONDS: f64 = 86_400.0;
+/// A file larger than this is no series; some, such as `/dev/zero`, have no end.
+const MOST_BYTES: u64 = 256 << 20;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = exit_codes!())]
@@ -114,7 +116,7 @@ pub(crate) fn run(args: &TrendArgs, printer: &Printer) -> Result<()> {
         kept.update(&points, &mut found);
     }
     kept.tell(&points, &mut found);
-    let entries = kept.shown(&points, &found);
+    let entries = kept.shown(&points);
     let all = show(&found, &entries, args, printer)?;
     if !args.gate {
         return Ok(());
@@ -181,13 +183,28 @@ fn end(
     }
 }
 
-/// Reads a series, and says what its timestamps were taken for.
-pub(crate) fn read_csv(path: &Path, printer: &Printer) -> Result<Vec<Point>> {
-    let parsed = history::read_csv(path)?;
+/// Reads a series, puts it in order of time, and says so, and what its timestamps were taken for.
+fn read_csv(path: &Path, printer: &Printer) -> Result<Vec<Point>> {
+    let name = path.display();
+    let text = regular_file::read(path, MOST_BYTES)
+        .map_err(|error| error.to_string())
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|error| error.to_string()))
+        .map_err(|why| Error::Input(format!("cannot read {name}: {why}")))?;
+    let parsed = trend::csv::parse(&text);
+    let parsed = parsed.map_err(|why| Error::Input(format!("{name}: {why}")))?;
     if let Some(unit) = parsed.unit {
-        printer.note(&format!("{}: timestamps read as {unit}", path.display()));
+        printer.note(&format!("{name}: timestamps read as {unit}"));
     }
-    Ok(parsed.points)
+    let mut points = parsed.points;
+    let backwards = trend::put_in_order(&mut points);
+    if backwards > 0 {
+        printer.note(&format!(
+            "{name}: {backwards} of {} lines were older than the line before them; the points were \
+             put in order of time, the oldest first",
+            points.len()
+        ));
+    }
+    Ok(points)
 }
 
 fn refused(name: &str, source: TrendError) -> Error {
@@ -199,17 +216,13 @@ fn refused(name: &str, source: TrendError) -> Error {
 
 fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followed> {
     let name = input.display().to_string();
-    let mut points = read_csv(input, printer)?;
-    let backwards = trend::put_in_order(&mut points);
-    if backwards > 0 {
-        printer.note(&sorted(&name, backwards, points.len()));
-    }
+    let points = read_csv(input, printer)?;
     let options = TrendOptions::default();
     let found = trend::change_points(&points, &options);
     let found = found.map_err(|source| refused(&name, source))?;
     let news = news(&points, &found, &options).map_err(|source| refused(&name, source))?;
     let series = SeriesInfo {
-        key: SeriesKey::imported(&name),
+        key: SeriesKey::elsewhere(&name),
         settings: None,
         joined: Vec::new(),
         unit: String::new(),
@@ -236,14 +249,6 @@ fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followe
     Ok(one)
 }
 
-/// That lines stood in another order than that of time.
-pub(crate) fn sorted(name: &str, backwards: usize, lines: usize) -> String {
-    format!(
-        "{name}: {backwards} of {lines} lines were older than the line before them; the points were \
-         put in order of time, the oldest first"
-    )
-}
-
 /// Its series, and where it keeps its ledger.
 fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<(Vec<Followed>, Option<PathBuf>)> {
     let history = args.folder.existing()?;
@@ -255,11 +260,11 @@ fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<(Vec<Followed>, 
     for one in &mut series {
         one.look_at_age(args.stale_after);
     }
-    // The metrics that fail a comparison, those from elsewhere, and whatever is asked for by name.
+    // The metrics that fail a comparison, and whatever is asked for by name.
     let asked = args.series.metric.is_some();
     gate::decide(&mut series, |key| {
         let gated = Metric::named(&key.metric).is_some_and(Metric::is_gated);
-        asked || gated || key.machine == SeriesKey::IMPORTED
+        asked || gated
     });
     Ok((series, Some(history.ledger_path())))
 }
