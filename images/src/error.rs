@@ -121,15 +121,6 @@ pub enum Error {
         next: &'static str,
     },
 
-    /// A file that `images load` cannot take.
-    #[error(
-        "{} is no archive of an image of Torchgauge's: {cause}; give what `{program} images \
-         export` wrote, all pieces in their order",
-        file.display(),
-        program = protocol::program()
-    )]
-    BadArchive { file: PathBuf, cause: String },
-
     /// A base archive that cannot be used.
     #[error("the base archive {} cannot be used: {cause}; {next}", file.display())]
     BadBase {

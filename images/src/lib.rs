@@ -3,7 +3,7 @@
 //! The folders show the way of a build, and each uses only those before it: `spec` and `lock` say
 //! what an image is, [`Catalog`] reads both, `store` keeps what was fetched, `slim` finds the GPU code that goes, `oci` writes layers and
 //! archives, `base`, `libtorch` and `workload` get the parts, `assembly` puts them together, `load`
-//! brings the image into an engine, and `verify` builds it once more. `package` is apart: the
+//! brings the image into an engine. `package` is apart: the
 //! archive of this program.
 
 mod assembly;
@@ -29,7 +29,6 @@ mod push;
 mod slim;
 mod spec;
 mod store;
-mod verify;
 mod workload;
 
 pub use assembly::{
@@ -51,7 +50,6 @@ pub use glibc::Glibc;
 pub use libtorch::{Libtorch, installed::installed_version};
 pub use load::{
     Loaded, Ready, ensure,
-    files::load_files,
     inventory::{self, Present},
     own::{OwnImage, own_image},
     ready_made::{PROTOCOLS, ReadyMade, ready_made},
@@ -67,5 +65,4 @@ pub use store::{
     Cache,
     trim::{Cleared, Removed, clear_cache},
 };
-pub use verify::{ComparedLayer, Difference, Verification, verify};
 pub use workload::{ScenarioBinary, cargo, is_of_a_package, plain_cargo, reproducible};

@@ -120,7 +120,6 @@ fn is_configuration(error: &images::Error) -> bool {
             | E::NoLock { .. }
             | E::NoLibtorch { .. }
             | E::BadBase { .. }
-            | E::BadArchive { .. }
             | E::NoHome
     )
 }

@@ -225,39 +225,6 @@ impl Cache {
         fs::copy(from, &copy).map_err(at(from))?;
         fs::rename(&copy, place).map_err(at(place))
     }
-
-    /// A cache with nothing in it but what this one has downloaded: packages, whose content is
-    /// checked on the way, and base images that were taken out of an engine.
-    pub fn with_downloads(&self, root: &Path) -> Result<Self> {
-        let fresh = Self {
-            progress: Arc::clone(&self.progress),
-            ..Self::at(root)?
-        };
-        for folder in ["wheels", "debs", "bases"] {
-            let from = self.folder(folder);
-            for entry in fs::read_dir(&from).map_err(at(&from))? {
-                let path = entry.map_err(at(&from))?.path();
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                let wanted = if folder == "bases" {
-                    name.starts_with("image-")
-                } else {
-                    let found = Digest::of_file(&path).map_err(at(&path))?;
-                    let is_sound = name.starts_with(&found.short());
-                    if !is_sound {
-                        self.progress.note(&format!(
-                            "the cached {name} is damaged; it is fetched again"
-                        ));
-                        forget(&path)?;
-                    }
-                    is_sound
-                };
-                if wanted {
-                    fresh.link(&path, &fresh.folder(folder).join(&*name))?;
-                }
-            }
-        }
-        Ok(fresh)
-    }
 }
 
 /// Takes in a file that was fetched, if it is the right one; `next` says what to do where it is

@@ -30,18 +30,6 @@ pub(crate) enum ImagesCommand {
     },
     /// Resolve images anew and write down everything that goes into them
     Lock(LockArgs),
-    /// Build images again from scratch in another folder, and compare them layer by layer;
-    /// exits with 1 where a layer differs
-    Verify {
-        /// Images in `images/`, or files
-        #[arg(required = true, value_name = "NAME|FILE")]
-        names: Vec<String>,
-        /// How to print what was found
-        #[arg(long, value_enum, default_value_t = Format::Text)]
-        format: Format,
-        #[command(flatten)]
-        sources: SourceArgs,
-    },
     /// Say what an image is made of and which engines have it; nothing is built for it
     Inspect {
         /// An image in `images/`, or a file
@@ -67,7 +55,7 @@ pub(crate) enum ImagesCommand {
     },
     /// Remove what Torchgauge made from the engine, or clear the cache; images of others stay
     Prune(PruneArgs),
-    /// Write an image as an archive, for `images load`, `docker load` or `podman load` elsewhere
+    /// Write an image as an archive, for `docker load` or `podman load` elsewhere
     Export {
         /// An image in `images/`, or a file
         #[arg(value_name = "NAME|FILE")]
@@ -87,13 +75,6 @@ pub(crate) enum ImagesCommand {
         /// The images, by digest: `REGISTRY/REPOSITORY@sha256:…`
         #[arg(required = true, value_name = "REFERENCE")]
         references: Vec<String>,
-    },
-    /// Load an image that `images export` wrote elsewhere, and print the name that `bench --image`
-    /// takes for it; nothing is built
-    Load {
-        /// The archive, or its pieces in their order
-        #[arg(required = true, value_name = "FILE")]
-        files: Vec<PathBuf>,
     },
     /// Write the Debian base as an archive, for --base-archive on a machine without apt
     Base {

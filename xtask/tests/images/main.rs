@@ -108,44 +108,30 @@ fn check(command: &mut Command, code: i32, expected: &[&str]) -> Output {
 const PLAIN: &str = "int torch_answer(void); int main(void) { return torch_answer(); }\n";
 
 #[test]
-fn a_second_build_is_compared_layer_by_layer() {
-    let checkout = Checkout::new("cli-verify");
-    checkout.check(&["verify", "cli-verify"], 0, &["identical", "no lock"]);
-    let found = checkout.json(&["verify", "cli-verify", "--format", "json"], 0);
-    assert_eq!(found[0]["identical"], true);
-    assert_eq!(found[0]["config_id"], found[0]["second_config_id"]);
-    let names: Vec<&str> = found[0]["layers"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|layer| layer["name"].as_str().unwrap())
-        .collect();
-    assert_eq!(names, ["base", "libtorch", "scenario"]);
-}
-
-#[test]
-fn a_program_that_depends_on_its_folder_is_not_reproducible() {
-    let checkout = Checkout::new("cli-folder");
+fn an_image_is_the_locked_one_from_another_folder_and_with_an_empty_cache() {
+    let name = "cli-folder";
     let build = |source: &str, code: i32, expected: &[&str]| {
-        let cargo = checkout.own_compiler(source);
-        let mut command = checkout.command(&["verify", "cli-folder"]);
-        command
-            .env("CARGO", cargo)
-            .env_remove("TORCHGAUGE_SCENARIO");
-        check(&mut command, code, expected);
-        fs::remove_dir(checkout.world.path("torch/include")).unwrap();
+        let made = |words: &[&str], checkout: &Checkout, code: i32, expected: &[&str]| {
+            let cargo = checkout.own_compiler(source);
+            let mut command = checkout.command(words);
+            command
+                .env("CARGO", cargo)
+                .env_remove("TORCHGAUGE_SCENARIO");
+            check(&mut command, code, expected);
+        };
+        let (one, two) = (Checkout::new(name), Checkout::new(name));
+        made(&["lock", name], &one, 0, &[]);
+        let [from, to] = [&one, &two].map(|one| one.world.path("images/cli-folder.lock.json"));
+        fs::copy(from, to).unwrap();
+        made(&["build", "--locked", name], &two, code, expected);
     };
-    build(PLAIN, 0, &["cli-folder: identical"]);
+    build(PLAIN, 0, &["the locked image, bit for bit"]);
     build(
         &format!("const char *folder = FOLDER;\n{PLAIN}"),
-        1,
-        &[
-            "cli-folder: NOT identical",
-            "not reproducible",
-            "the layer scenario",
-            "against sha256:",
-        ],
+        2,
+        &["the scenario binary is sha256:", "comes out the same twice"],
     );
+    Checkout::new(name).check(&["prune", name], 0, &["removed"]);
 }
 
 #[test]
@@ -199,29 +185,6 @@ fn a_binary_is_compiled_once_for_all_images_and_again_for_other_sources() {
 }
 
 #[test]
-fn a_file_changed_behind_its_size_time_and_inode_is_found() {
-    let checkout = Checkout::new("cli-behind");
-    checkout.check(&["verify", "cli-behind"], 0, &["identical"]);
-    let library = checkout.world.path("torch/lib/libc10.so");
-    let modified = fs::metadata(&library).unwrap().modified().unwrap();
-    let mut bytes = fs::read(&library).unwrap();
-    let last = bytes.len() - 1;
-    bytes[last] ^= 1;
-    fs::write(&library, bytes).unwrap();
-    fs::File::options()
-        .write(true)
-        .open(&library)
-        .unwrap()
-        .set_modified(modified)
-        .unwrap();
-    let found = checkout.json(&["verify", "cli-behind", "--format", "json"], 1);
-    assert_eq!(found[0]["identical"], false);
-    assert_eq!(found[0]["difference"]["layer"], "libtorch");
-    let what = found[0]["difference"]["what"].as_str().unwrap();
-    assert!(what.contains("against sha256:"), "{what}");
-}
-
-#[test]
 fn a_lock_is_written_and_inspected() {
     let checkout = Checkout::new("cli-lock");
     checkout.check(
@@ -237,7 +200,7 @@ fn a_lock_is_written_and_inspected() {
 
     checkout.check(&["lock", "cli-lock"], 0, &["cli-lock.lock.json", "sha256:"]);
     checkout.check(
-        &["verify", "cli-lock"],
+        &["build", "cli-lock"],
         0,
         &["the locked image, bit for bit"],
     );
@@ -250,6 +213,8 @@ fn a_lock_is_written_and_inspected() {
         .as_str()
         .unwrap();
     assert!(String::from_utf8_lossy(&text.stdout).contains(id));
+
+    checkout.check(&["prune", "cli-lock"], 0, &["removed"]);
 
     // A lock that was edited by hand is refused, and locking anew needs no cleaning up.
     let lock = checkout.world.path("images/cli-lock.lock.json");
@@ -294,7 +259,7 @@ fn the_workload_is_locked_anew_on_top_of_the_packages() {
     let before = checkout.json(&["inspect", "cli-workload", "--format", "json"], 0);
     checkout.world.program(PLAIN);
     checkout.check(
-        &["verify", "cli-workload"],
+        &["build", "cli-workload"],
         0,
         &["which is another: this one was given"],
     );
@@ -304,10 +269,11 @@ fn the_workload_is_locked_anew_on_top_of_the_packages() {
         &["cli-workload.lock.json"],
     );
     checkout.check(
-        &["verify", "cli-workload"],
+        &["build", "cli-workload"],
         0,
         &["the locked image, bit for bit"],
     );
+    checkout.check(&["prune", "cli-workload"], 0, &["removed"]);
     let after = checkout.json(&["inspect", "cli-workload", "--format", "json"], 0);
     assert_ne!(id(&before), id(&after));
     assert_eq!(before["locked"]["libtorch"], after["locked"]["libtorch"]);
@@ -343,7 +309,7 @@ fn two_images_are_compared_without_a_scenario_binary() {
 #[test]
 fn mistakes_have_the_exit_code_of_bad_usage() {
     let checkout = Checkout::new("cli-mistakes");
-    for words in [["verify", "cli-mistake"], ["inspect", "cli-mistake"]] {
+    for words in [["build", "cli-mistake"], ["inspect", "cli-mistake"]] {
         checkout.check(&words, 2, &["did you mean `cli-mistakes`?"]);
     }
     checkout.check(

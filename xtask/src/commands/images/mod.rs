@@ -1,6 +1,5 @@
 //! `cargo xtask images`: everything to do with what is measured in.
 
-mod check;
 mod diff;
 mod make;
 mod prune;
@@ -45,11 +44,6 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
             };
             make::lock(images, sources, args.workload, args.push_digest, printer).await
         }
-        ImagesCommand::Verify {
-            names,
-            format,
-            sources: args,
-        } => check::verify(load(&root, names)?, &sources(args, &root), *format, printer).await,
         ImagesCommand::Inspect { name, format } => {
             show::inspect(&one(&root, name)?, *format, printer).await
         }
@@ -73,7 +67,6 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
             push::run(images, args, &sources(&args.sources, &root), printer).await
         }
         ImagesCommand::Pull { references } => push::pull(references, printer).await,
-        ImagesCommand::Load { files } => make::load(files, printer).await,
         ImagesCommand::Base { to } => make::base(to, printer).await,
     }
 }
