@@ -183,10 +183,6 @@ fn a_file_without_an_end_is_no_series() {
     let more = (256 << 20) + 1;
     file.and_then(|file| file.set_len(more)).expect("a file");
     check(&["trend", "--input", &large], 2, "256 MiB");
-    let db = home.path("history");
-    let db = db.to_str().expect("text");
-    let import = ["history", "--history", db, "import", "x", &large];
-    check(&import, 2, "256 MiB");
     let backwards = home.file("backwards.csv", "timestamp,revision,value\n2,b,1\n1,a,1\n");
     check(&["trend", "--input", &backwards], 0, "the oldest first");
 }
@@ -413,33 +409,16 @@ fn a_trend_is_written_for_pipelines() {
 
 /// A change fails the gate of the run that brought it to light, and no later one.
 #[test]
-fn a_history_fails_the_gate_once() {
+fn a_gate_fails_once() {
     let home = Home::new();
-    let db = home.path("history");
-    let db = db.to_str().expect("text");
-    let gate = [
-        "trend",
-        "--history",
-        db,
-        "--gate",
-        "--stale-after",
-        "100000",
-    ];
     for (count, code, words) in [
-        (59, 0, "1 series"),
+        (59, 0, "no change"),
         (60, 1, "regressed, new"),
         (61, 0, "regressed"),
     ] {
         let file = home.file("series.csv", &series(count, 59));
-        check(
-            &["history", "--history", db, "import", "speed", &file],
-            0,
-            "speed",
-        );
-        check(&gate, code, words);
+        check(&["trend", "--input", &file, "--gate"], code, words);
     }
-    // By its own pace it is overdue since 2024.
-    check(&["trend", "--history", db, "--gate"], 1, "no result for");
 }
 
 #[test]
