@@ -17,6 +17,9 @@ pub(crate) enum Error {
     /// What the user gave cannot be used.
     #[error("{0}")]
     Input(String),
+    /// What could not be measured, or not be decided.
+    #[error("{0}")]
+    Undecided(String),
     /// What the machine did not do.
     #[error("{0}")]
     Trouble(String),

@@ -30,7 +30,9 @@ impl Error {
     fn code(&self) -> Code {
         match self {
             Self::Gate(_) | Self::TestsFailed { .. } => Code::GateSaysNo,
-            Self::RunsFailed { .. } | Self::Unfinished { .. } => Code::SomeRunsFailed,
+            Self::Undecided(_) | Self::RunsFailed { .. } | Self::Unfinished { .. } => {
+                Code::SomeRunsFailed
+            }
             Self::Own(error) => error.code(),
             Self::Folder(error)
             | Self::Report(ReportError::Folder(error))
