@@ -34,7 +34,6 @@ mod workload;
 pub use assembly::{
     Assembly, assemble,
     contents::SCENARIO_IN_IMAGE,
-    facts_below,
     sources::{LockUse, Sources, libtorch_of, scenario_of},
     write_missing_lock,
 };

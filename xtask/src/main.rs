@@ -60,7 +60,7 @@ enum Command {
     History(HistoryArgs),
     /// List regressions that `trend --gate` found, and accept them
     Ledger(LedgerArgs),
-    /// Build, lock, compare and remove images
+    /// Build, lock, push and remove images
     #[command(subcommand, after_help = exit_codes!())]
     Images(ImagesCommand),
     /// List, show and check suites; check a program of your own

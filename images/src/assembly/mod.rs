@@ -310,11 +310,6 @@ pub fn assemble(image: &Image, sources: &Sources, cache: &Cache) -> Result<Assem
     })
 }
 
-/// What an image is made of below the scenario binary, so that nothing is compiled for it.
-pub fn facts_below(image: &Image, sources: &Sources, cache: &Cache) -> Result<ImageFacts> {
-    Ok(Lower::ready(image, sources, cache)?.facts())
-}
-
 /// Writes the lock of an image that was built without one, as cargo and uv do; without the scenario
 /// binary where that was given. Where the base or libtorch was, others would not get the same, and
 /// nothing is written. From then on the assembly stands to its lock as the next one will.

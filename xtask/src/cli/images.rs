@@ -39,20 +39,6 @@ pub(crate) enum ImagesCommand {
         #[arg(long, value_enum, default_value_t = Format::Text)]
         format: Format,
     },
-    /// Say what two images differ in, below the scenario binary
-    Diff {
-        /// An image in `images/`, or a file
-        #[arg(value_name = "A")]
-        first: String,
-        /// Another one
-        #[arg(value_name = "B")]
-        second: String,
-        /// How to print it
-        #[arg(long, value_enum, default_value_t = Format::Text)]
-        format: Format,
-        #[command(flatten)]
-        sources: SourceArgs,
-    },
     /// Remove what Torchgauge made from the engine, or clear the cache; images of others stay
     Prune(PruneArgs),
     /// Write an image as an archive, for `docker load` or `podman load` elsewhere

@@ -282,41 +282,13 @@ fn the_workload_is_locked_anew_on_top_of_the_packages() {
 }
 
 #[test]
-fn two_images_are_compared_without_a_scenario_binary() {
-    let checkout = Checkout::new("cli-diff");
-    checkout.second_spec("cli-diff-b", &SPEC.replace("hello", "good day"));
-    let mut command = checkout.command(&["diff", "cli-diff", "cli-diff-b"]);
-    command
-        .env_remove("TORCHGAUGE_SCENARIO")
-        .env("CARGO", "/nothing/is/compiled");
-    check(
-        &mut command,
-        0,
-        &["environment", "GREETING", "hello", "good day"],
-    );
-    let found = checkout.json(&["diff", "cli-diff", "cli-diff-b", "--format", "json"], 0);
-    let expected = serde_json::json!([
-        {"part": "environment", "name": "GREETING", "base": "hello", "head": "good day"}
-    ]);
-    assert_eq!(found, expected);
-    checkout.check(
-        &["diff", "cli-diff", "cli-diff", "--format", "markdown"],
-        0,
-        &["the same below the scenario binary"],
-    );
-}
-
-#[test]
 fn mistakes_have_the_exit_code_of_bad_usage() {
     let checkout = Checkout::new("cli-mistakes");
     for words in [["build", "cli-mistake"], ["inspect", "cli-mistake"]] {
         checkout.check(&words, 2, &["did you mean `cli-mistakes`?"]);
     }
-    checkout.check(
-        &["diff", "cli-mistakes", "nothing"],
-        2,
-        &["there is no image `nothing`"],
-    );
+    let nothing = ["there is no image `nothing`"];
+    checkout.check(&["inspect", "nothing"], 2, &nothing);
     checkout.world.spec(&SPEC.replace("2.11.0", "1.0.0"));
     checkout.check(
         &["build", "cli-mistakes"],

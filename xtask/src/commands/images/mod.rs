@@ -1,6 +1,5 @@
 //! `cargo xtask images`: everything to do with what is measured in.
 
-mod diff;
 mod make;
 mod prune;
 mod push;
@@ -46,15 +45,6 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
         }
         ImagesCommand::Inspect { name, format } => {
             show::inspect(&one(&root, name)?, *format, printer).await
-        }
-        ImagesCommand::Diff {
-            first,
-            second,
-            format,
-            sources: args,
-        } => {
-            let images = [one(&root, first)?, one(&root, second)?];
-            diff::run(images, &sources(args, &root), *format, printer).await
         }
         ImagesCommand::Prune(args) => prune::run(&root, args, printer).await,
         ImagesCommand::Export {
