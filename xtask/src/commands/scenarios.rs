@@ -1,4 +1,4 @@
-//! `cargo xtask scenarios`: list, show and check suites, and check programs.
+//! `cargo xtask scenarios`: list, show and check suites.
 
 use bench_suite::{
     host,
@@ -9,10 +9,7 @@ use reports::format::plural;
 
 use crate::{
     cli::Format,
-    commands::{
-        conform::{self, ConformArgs},
-        program::{self, ProgramArgs},
-    },
+    commands::program::{self, ProgramArgs},
     error::{Error, Result},
     printer::Printer,
     table::table,
@@ -38,8 +35,6 @@ pub(crate) enum ScenariosCommand {
     },
     /// Print the suite of a program of your own, to be kept and changed
     Init(ProgramArgs),
-    /// Run a program of your own on this machine, and check how it reports its numbers
-    Conform(ConformArgs),
     /// Print the JSON Schema of suites
     Schema,
 }
@@ -83,7 +78,6 @@ pub(crate) async fn run(command: &ScenariosCommand, printer: &Printer) -> Result
             printer.raw(&text);
             Ok(())
         }
-        ScenariosCommand::Conform(args) => conform::run(args, printer).await,
         ScenariosCommand::Schema => {
             printer.json_text(&suite::schema());
             Ok(())

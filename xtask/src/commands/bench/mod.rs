@@ -232,7 +232,7 @@ fn load(suites: &Suites) -> Result<Vec<Suite>> {
 fn suites(args: &BenchArgs) -> Result<Suites> {
     Ok(match (&args.program_suite, args.suite.as_slice()) {
         (Some(text), _) => Suites::Program(text.clone()),
-        (None, []) if !args.program.reports.command.is_empty() => {
+        (None, []) if !args.program.command.is_empty() => {
             Suites::Program(args.program.suite_text()?)
         }
         (None, []) => Suites::Named(vec!["smoke".to_owned()]),

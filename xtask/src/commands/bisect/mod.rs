@@ -123,7 +123,7 @@ pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
 fn begin(args: &BisectArgs) -> Result<(Bisection, PathBuf)> {
     let given = |text: &Option<String>| text.clone().unwrap_or_default();
     let (good, bad) = (given(&args.good), given(&args.bad));
-    let program = match args.program.reports.command.as_slice() {
+    let program = match args.program.command.as_slice() {
         [] => None,
         _ => Some(args.program.suite_text()?),
     };
