@@ -30,14 +30,11 @@ pub(crate) enum ImagesCommand {
     },
     /// Resolve images anew and write down everything that goes into them
     Lock(LockArgs),
-    /// Say what an image is made of and which engines have it; nothing is built for it
+    /// Print as JSON what an image is made of and which engines have it; nothing is built for it
     Inspect {
         /// An image in `images/`, or a file
         #[arg(value_name = "NAME|FILE")]
         name: String,
-        /// How to print it
-        #[arg(long, value_enum, default_value_t = Format::Text)]
-        format: Format,
     },
     /// Remove what Torchgauge made from the engine, or clear the cache; images of others stay
     Prune(PruneArgs),

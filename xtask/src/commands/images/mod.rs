@@ -43,9 +43,7 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
             };
             make::lock(images, sources, args.workload, args.push_digest, printer).await
         }
-        ImagesCommand::Inspect { name, format } => {
-            show::inspect(&one(&root, name)?, *format, printer).await
-        }
+        ImagesCommand::Inspect { name } => show::inspect(&one(&root, name)?, printer).await,
         ImagesCommand::Prune(args) => prune::run(&root, args, printer).await,
         ImagesCommand::Export {
             name,
