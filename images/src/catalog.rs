@@ -29,7 +29,6 @@ const DEFAULTS: &str = "defaults.toml";
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Defaults {
-    /// On the CPU.
     pub cpu: String,
     /// On a GPU.
     pub cuda: String,

@@ -47,7 +47,6 @@ impl FromStr for Choice {
     }
 }
 
-/// As it is read.
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -273,7 +273,6 @@ impl Order {
         matches!(&self.asked, Asked::Program { run, .. } if run.until == Until::Measured)
     }
 
-    /// The ranks on a host, and the device of each.
     fn ranks_on(&self, host: &dyn Host) -> Vec<(usize, Device)> {
         let all = self.places.iter().enumerate();
         let here = all.filter(|(_, at)| at.host.is_empty() || at.host == host.name());

@@ -116,11 +116,8 @@ pub struct CellVerdicts {
     /// Its name: scenario and variant, and the suite where two have that in common.
     #[serde(default)]
     pub name: String,
-    /// The suite.
     pub suite: String,
-    /// The scenario.
     pub scenario: String,
-    /// The variant.
     pub variant: String,
     /// Runs that failed; `None` where all went well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,7 +132,6 @@ pub struct CellVerdicts {
 /// One metric of one cell, judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MetricVerdict {
-    /// Its name.
     pub metric: String,
     /// Whether a change for the worse fails a gate.
     pub gated: bool,

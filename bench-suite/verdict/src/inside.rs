@@ -41,12 +41,10 @@ pub struct KernelChanges {
     pub small: usize,
 }
 
-/// One kernel that changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelChange {
     /// Its name, cut at 200 letters.
     pub name: String,
-    /// How.
     pub change: KernelChanged,
     /// What a step of the base spends in it: medians over the runs; 0 where none ran it.
     pub base: KernelCost,
@@ -63,7 +61,6 @@ pub struct KernelCost {
     pub seconds: f64,
 }
 
-/// How a kernel changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum KernelChanged {

@@ -35,7 +35,6 @@ const CHUNKS_WAITING: usize = 4;
 /// How an image came into the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loaded {
-    /// It was there.
     AlreadyThere,
     /// Only the layers that the engine lacked were sent.
     Thin {

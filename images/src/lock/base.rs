@@ -53,9 +53,7 @@ pub struct BaseContents {
 pub struct BasePackage {
     /// What installed it.
     pub kind: PackageKind,
-    /// Its name.
     pub name: String,
-    /// Its version.
     pub version: String,
     /// The architecture that it is built for, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,11 +68,8 @@ pub struct BasePackage {
 pub enum PackageKind {
     /// dpkg.
     Deb,
-    /// rpm.
     Rpm,
-    /// apk.
     Apk,
-    /// conda.
     Conda,
     /// pip, or another installer of Python packages.
     Pip,

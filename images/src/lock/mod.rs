@@ -34,7 +34,6 @@ pub struct Lock {
     /// The format's version: 4.
     #[schemars(range(min = 4, max = 4))]
     pub version: u32,
-    /// The image's name.
     pub image: String,
     /// Digest of the spec that it was made from.
     pub spec: Digest,
@@ -47,7 +46,6 @@ pub struct Lock {
     /// What was found in a base that was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<BaseContents>,
-    /// The libtorch in it.
     pub libtorch: LibtorchLock,
     /// What building it gave.
     pub expected: Expected,
@@ -149,9 +147,7 @@ pub struct InstalledLock {
 pub struct InstalledLibrary {
     /// Its file name.
     pub name: String,
-    /// Its size.
     pub size_bytes: u64,
-    /// Its digest.
     pub sha256: Digest,
 }
 
@@ -186,7 +182,6 @@ pub struct ExpectedImage {
     pub push_digest: Option<Digest>,
 }
 
-/// One layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedLayer {

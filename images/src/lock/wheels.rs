@@ -33,9 +33,7 @@ pub struct WheelLibrary {
     pub wheel: String,
     /// Its path inside the wheel.
     pub path: String,
-    /// Its size.
     pub size_bytes: u64,
-    /// Its digest.
     pub sha256: Digest,
 }
 

@@ -42,7 +42,6 @@ pub struct Spec {
     pub description: String,
     /// What the image stands on.
     pub base: Base,
-    /// The libtorch in it.
     pub libtorch: LibtorchSpec,
     /// Environment of everything that runs in it, besides what libtorch needs.
     #[serde(default)]

@@ -14,7 +14,6 @@ pub struct Spread {
     pub minimum: f64,
     /// Greatest.
     pub maximum: f64,
-    /// Mean.
     pub mean: f64,
     /// Standard deviation of the sample (n − 1) over the mean. `None` with fewer than two runs or
     /// where the mean is 0.

@@ -9,15 +9,12 @@ use crate::{
 /// What moved at one point, or a runner that went silent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Its name.
     pub id: String,
-    /// What it is now.
     pub standing: Standing,
     /// The machine whose results stopped coming, and seconds since the last of them.
     pub silent: Option<(String, f64)>,
     /// The last good point.
     pub last_good: Spot,
-    /// The first bad one.
     pub first_bad: Option<Spot>,
     /// What was upgraded or replaced in between.
     pub attribute_changes: Vec<AttributeChange>,
@@ -43,7 +40,6 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// In a word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

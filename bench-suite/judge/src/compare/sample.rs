@@ -104,7 +104,6 @@ impl Sample {
 /// What the cells of one metric say of each other's noise.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Kin {
-    /// Of a run.
     pub(super) runs: Variance,
     /// Of a block's ratio.
     pub(super) ratios: Option<Variance>,

@@ -227,7 +227,6 @@ pub struct Comparison {
     /// The same with the family taken into account: decided where it is at most
     /// [`Options::alpha`]. Gated metrics are one family, the others a second one.
     pub q_value: Option<f64>,
-    /// What it comes to.
     pub verdict: Verdict,
     /// The noise threshold that the verdict used, relative.
     pub threshold: f64,
