@@ -30,14 +30,6 @@ pub enum Error {
     )]
     CacheUnusable { folder: PathBuf, source: io::Error },
 
-    /// The cache cannot be cleared now.
-    #[error(
-        "the cache folder {} is used by a build or a session that runs; nothing was removed: run \
-         again once that has ended",
-        folder.display()
-    )]
-    CacheInUse { folder: PathBuf },
-
     /// A file or folder could not be read or written.
     #[error("{}: {source}{}", path.display(), disk_hint(source))]
     Io { path: PathBuf, source: io::Error },

@@ -60,8 +60,5 @@ pub use spec::{
     Base, LibtorchSpec, Spec, flavour::Flavour, gpu::GpuArchitecture,
     reserved::environment as reserved_environment,
 };
-pub use store::{
-    Cache,
-    trim::{Cleared, Removed, clear_cache},
-};
+pub use store::Cache;
 pub use workload::{ScenarioBinary, cargo, is_of_a_package, plain_cargo, reproducible};

@@ -12,8 +12,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use etcetera::BaseStrategy as _;
@@ -83,40 +82,13 @@ impl Cache {
 
     /// A cache in the given folder, which is created where it is missing.
     pub fn at(root: &Path) -> Result<Self> {
-        Self::open(root, File::lock_shared)
-    }
-
-    /// The same where nobody else uses it, and until it is dropped nobody else does.
-    pub(crate) fn alone(root: &Path) -> Result<Self> {
-        let opened = Self::open(root, |file| {
-            // A process that is just being started holds for a moment what the one that starts it
-            // has held.
-            for _ in 0..20 {
-                match file.try_lock() {
-                    Err(fs::TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(50)),
-                    other => return other.map_err(io::Error::from),
-                }
-            }
-            Err(io::ErrorKind::WouldBlock.into())
-        });
-        opened.map_err(|error| match error {
-            Error::CacheUnusable { folder, source }
-                if source.kind() == io::ErrorKind::WouldBlock =>
-            {
-                Error::CacheInUse { folder }
-            }
-            other => other,
-        })
-    }
-
-    fn open(root: &Path, hold: impl FnOnce(&File) -> io::Result<()>) -> Result<Self> {
         let open = || {
             for folder in FOLDERS.iter().chain(&NOTES).chain(&WORK_FOLDERS) {
                 fs::create_dir_all(root.join(folder))?;
             }
             let root = fs::canonicalize(root)?;
             let in_use = lock_file(&root.join("locks/in-use"))?;
-            hold(&in_use)?;
+            in_use.lock_shared()?;
             // Folders that exist already may still be another user's.
             tempfile::tempfile_in(root.join("tmp"))?;
             Ok(Self {

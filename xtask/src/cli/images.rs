@@ -36,7 +36,7 @@ pub(crate) enum ImagesCommand {
         #[arg(value_name = "NAME|FILE")]
         name: String,
     },
-    /// Remove what Torchgauge made from the engine, or clear the cache; images of others stay
+    /// Remove what Torchgauge made from the engine; images of others stay
     Prune(PruneArgs),
     /// Write an image as an archive, for `docker load` or `podman load` elsewhere
     Export {
@@ -112,17 +112,6 @@ pub(crate) struct PruneArgs {
     /// Keep images made from this spec; may be given several times
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) keep: Vec<String>,
-    /// Clear the cache instead; with a size, of what was used longest ago until so much is left.
-    /// Nothing goes while a build or a session uses it
-    #[arg(
-        long,
-        value_name = "SIZE",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "0",
-        conflicts_with_all = ["names", "keep"]
-    )]
-    pub(crate) cache: Option<bytesize::ByteSize>,
     /// Say what would be removed, and remove nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

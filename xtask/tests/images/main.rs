@@ -465,48 +465,6 @@ fn what_is_given_is_checked_before_anything_is_fetched() {
 }
 
 #[test]
-fn the_cache_is_cleared_and_what_went_is_said() {
-    let checkout = Checkout::new("cli-clear");
-    let to = checkout.home.path().join("image.tar");
-    let export = || {
-        let words = ["export", "cli-clear", "--to", to.to_str().unwrap()];
-        checkout.check(&words, 0, &[]);
-        fs::read(&to).unwrap()
-    };
-    let first = export();
-    let cache = checkout.home.path().join("torchgauge");
-    let other = cache.join("wheels/other.whl");
-    fs::write(&other, vec![0; 2_000_000]).unwrap();
-
-    checkout.check(
-        &["prune", "--cache", "cli-clear"],
-        2,
-        &["cannot be used with"],
-    );
-    checkout.check(&["prune", "--cache=most"], 2, &["--cache"]);
-    let line = "would remove wheels/other.whl (1.9 MiB)";
-    checkout.check(&["prune", "--cache", "--dry-run"], 0, &[line]);
-    let large = ["prune", "--cache=50GB"];
-    checkout.check(&large, 0, &["removed 0 B", "stay"]);
-    let dry = checkout.json(&["prune", "--cache", "--dry-run", "--format", "json"], 0);
-    assert_eq!(dry["dry_run"], true);
-    assert!(dry["removed_bytes"].as_u64().unwrap() > 2_000_000, "{dry}");
-    assert!(other.exists());
-
-    // A build that runs.
-    let build = images::Cache::at(&cache).unwrap();
-    checkout.check(&["prune", "--cache"], 4, &["used by a build", "run again"]);
-    assert!(other.exists());
-    drop(build);
-    let line = "removed wheels/other.whl (1.9 MiB)";
-    checkout.check(&["prune", "--cache"], 0, &[line, "0 B stay"]);
-    assert!(!other.exists());
-    let found = checkout.json(&["prune", "--cache", "--format", "json"], 0);
-    assert_eq!(found["removed_bytes"], 0);
-    assert_eq!(export(), first);
-}
-
-#[test]
 fn an_image_of_any_size_takes_little_memory() {
     let checkout = Checkout::new("cli-large");
     let library = checkout.world.path("torch/lib/libtorch_cpu.so");

@@ -45,7 +45,6 @@ struct Inspected<'a> {
     libtorch: String,
     /// `fits`, `outdated` or `none`.
     lock: &'static str,
-    /// The lock as it is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     locked: Option<&'a Lock>,
     /// `None` where no engine answers.
