@@ -12,14 +12,12 @@ use reports::{
     format::plural,
     site::{self, Content, Outcome, Trend},
 };
-use serde::Serialize;
 
 use crate::{
-    cli::{Format, exit_codes, history::read},
+    cli::{exit_codes, history::read},
     commands::{past, trend},
     error::{Error, Result},
     printer::Printer,
-    table::table,
 };
 
 #[derive(Debug, Clone, Args)]
@@ -44,18 +42,6 @@ pub(crate) struct SiteArgs {
     /// The history whose trends it shows; without it none are
     #[arg(long, value_name = "DIR", env = "TORCHGAUGE_HISTORY")]
     history: Option<PathBuf>,
-    /// How to print what was drawn
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-}
-
-/// What `--format json` prints.
-#[derive(Debug, Serialize)]
-struct SiteReport<'a> {
-    version: u32,
-    index: PathBuf,
-    #[serde(flatten)]
-    outcome: &'a Outcome,
 }
 
 /// Draws the site beside its place, puts it there, and lists its pages.
@@ -91,32 +77,18 @@ pub(crate) fn run(args: &SiteArgs, printer: &Printer) -> Result<()> {
         let _ = fs::rename(&old, &out);
         return Err(failed(error));
     }
-    tell(args, &outcome, printer)
+    tell(args, &outcome, printer);
+    Ok(())
 }
 
-fn tell(args: &SiteArgs, outcome: &Outcome, printer: &Printer) -> Result<()> {
+fn tell(args: &SiteArgs, outcome: &Outcome, printer: &Printer) {
     let index = args.out.join("index.html");
     for one in &outcome.left_out {
         printer.note(&format!("{} left out: {}", one.folder.display(), one.why));
     }
-    match args.format {
-        Format::Json => printer.json(&SiteReport {
-            version: 2,
-            index,
-            outcome,
-        })?,
-        Format::Text => printer.line(&index.display().to_string()),
-        Format::Markdown => {
-            let mut rows = table(args.format, ["page"]);
-            for place in &outcome.drawn {
-                rows.add_row([place]);
-            }
-            printer.line(&rows.to_string());
-        }
-    }
+    printer.line(&index.display().to_string());
     let drawn = plural(outcome.drawn.len(), "page", "pages");
     printer.note(&format!("{drawn} drawn"));
-    Ok(())
 }
 
 /// The series of a history that fail a comparison, by what they are of.

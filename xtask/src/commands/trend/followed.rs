@@ -46,7 +46,6 @@ pub(crate) struct Followed {
     /// The largest relative change that counts as none, as in a comparison: what the suite of the
     /// newest session sets, else the metric's default; 0 for series from elsewhere.
     pub(super) threshold: f64,
-    /// Whether the gate looks at it.
     pub(super) gated: bool,
     /// Why the gate fails it; empty where it does not.
     pub(super) fails: Vec<Failure>,
@@ -146,7 +145,6 @@ impl Followed {
         self.staleness = staleness(&times, now, days.map(|days| days * DAY_SECONDS));
     }
 
-    /// As the reports show it.
     pub(crate) fn shown(&self) -> Series {
         let key = &self.series.key;
         let subtitle = if key.machine == SeriesKey::ELSEWHERE {

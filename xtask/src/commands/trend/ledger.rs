@@ -128,7 +128,6 @@ pub(crate) fn usual(entry: &Entry, now: Timestamp) -> Standing {
     }
 }
 
-/// An entry as reports show it.
 pub(crate) fn shown(entry: &Entry, standing: Standing, now: Timestamp) -> Shown {
     let spot = |place: &history::Place| Spot {
         time: place.time.seconds(),

@@ -3,7 +3,6 @@
 mod followed;
 mod gate;
 pub(crate) mod ledger;
-mod selection;
 
 use std::{
     path::{Path, PathBuf},
@@ -11,7 +10,7 @@ use std::{
 };
 
 use clap::Args;
-use history::{Aggregate, SeriesInfo, SeriesKey};
+use history::{Aggregate, History, SeriesInfo, SeriesKey};
 use jiff::Timestamp;
 use judge::{
     compare::Direction,
@@ -248,7 +247,7 @@ fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<(Vec<Followed>, 
     let history = args.folder.existing()?;
     let read = args.series.read(&history, Aggregate::Session, printer);
     if read.is_empty() {
-        return Err(selection::nothing(&history, &args.series));
+        return Err(nothing(&history, &args.series));
     }
     let mut series = follow(read)?;
     for one in &mut series {
@@ -261,6 +260,27 @@ fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<(Vec<Followed>, 
         asked || gated
     });
     Ok((series, Some(history.ledger_path())))
+}
+
+fn nothing(history: &History, args: &SeriesArgs) -> Error {
+    let named = [
+        ("image", args.image.as_deref()),
+        ("driver", args.driver.as_deref()),
+        ("branch", args.branch.as_deref()),
+    ];
+    let filter = args.filter();
+    let wanted = filter.patterns().into_iter().chain(named);
+    let wanted = wanted.filter_map(|(name, pattern)| Some(format!("--{name} {}", pattern?)));
+    let wanted: Vec<String> = wanted.collect();
+    let (folder, program) = (history.folder().display(), protocol::program());
+    Error::Input(if wanted.is_empty() {
+        format!("the history {folder} has no series yet; `{program} history add SESSION` adds some")
+    } else {
+        let wanted = wanted.join(" ");
+        format!(
+            "no series with a point fits {wanted}; `{program} history list` names those of {folder}"
+        )
+    })
 }
 
 /// Looks for changes in series of a history.
