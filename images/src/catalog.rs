@@ -22,7 +22,6 @@ pub struct Catalog {
     folder: PathBuf,
 }
 
-/// The file with the [`Defaults`].
 const DEFAULTS: &str = "defaults.toml";
 
 /// The images to take where none is named.
@@ -30,7 +29,6 @@ const DEFAULTS: &str = "defaults.toml";
 #[serde(deny_unknown_fields)]
 pub struct Defaults {
     pub cpu: String,
-    /// On a GPU.
     pub cuda: String,
     /// On a GPU where PyTorch of the same version is installed.
     pub installed: String,

@@ -50,7 +50,6 @@ impl Printer {
         self.write(text);
     }
 
-    /// Whether all results are written.
     pub(crate) fn finish(&self) -> Result<()> {
         match self.failed.get() {
             Some(error) => Err(Error::Output {

@@ -110,7 +110,6 @@ pub(crate) fn remove(path: &Path) -> Result<(), HistoryError> {
     }
 }
 
-/// The file of a session.
 pub(crate) fn file_name(name: &str) -> String {
     folder_name([name]) + ".json"
 }

@@ -204,7 +204,6 @@ impl Metric {
             .filter(|metric| metric.is_compared())
     }
 
-    /// The built-in row of this name.
     pub fn built_in(name: &str) -> Option<&'static Self> {
         let mut rows = catalogue::ALL.iter().copied();
         rows.find(|metric| metric.name == name)

@@ -25,7 +25,6 @@ use crate::{
 pub enum Asked {
     /// By the `scenario` binary.
     Builtin(Box<RunFile>),
-    /// By a program of the user's.
     Program {
         /// What it is asked for.
         run: ProgramRun,
@@ -47,7 +46,6 @@ impl Asked {
         matches!(self, Self::Program { program, .. } if program.has_hook)
     }
 
-    /// The built-in workload's run file.
     pub fn builtin(&self) -> Option<&RunFile> {
         match self {
             Self::Builtin(asked) => Some(asked),
@@ -121,7 +119,6 @@ pub struct RunPaths<'a> {
     pub log: &'a Path,
 }
 
-/// In the folder of a run.
 pub(super) const RUN_FILE: &str = "run.json";
 pub(super) const RESULTS_FILE: &str = "events.ndjson";
 

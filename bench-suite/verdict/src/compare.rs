@@ -87,7 +87,6 @@ pub struct CellMetric {
 /// Two sides, judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdicts {
-    /// [`VERSION`].
     pub version: u32,
     /// What was compared against.
     pub base: Origin,

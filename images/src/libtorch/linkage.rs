@@ -18,7 +18,6 @@ pub(crate) trait LibraryIndex {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Linkage {
-    /// The libraries that are loaded, by name.
     pub(crate) libraries: BTreeMap<String, PathBuf>,
     /// What they need and the index does not have, with one library that needs it:
     /// glibc, the C++ runtime, the driver.

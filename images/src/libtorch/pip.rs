@@ -46,7 +46,6 @@ const INSTALL_PYTHON: &str =
 const OTHER_CONTENT: &str = "nothing of it was kept: check the package index that pip is set to, \
                              or lock the image anew";
 
-/// Where a wheel lies in the cache.
 pub(crate) fn place_of(wheel: &Wheel, cache: &Cache) -> PathBuf {
     cache.package("wheels", wheel.sha256, &wheel.file)
 }

@@ -7,21 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Digest, lock::plain_name};
 
-/// A Debian package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DebPackage {
-    /// The package's name.
     pub name: String,
-    /// The package's version.
     pub version: String,
     /// The architecture that it is built for.
     pub architecture: String,
-    /// The file's name in the archive.
     pub file: String,
-    /// The file's size.
     pub size_bytes: u64,
-    /// The file's digest.
     pub sha256: Digest,
 }
 
@@ -51,7 +45,6 @@ pub struct BaseContents {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BasePackage {
-    /// What installed it.
     pub kind: PackageKind,
     pub name: String,
     pub version: String,
@@ -66,7 +59,6 @@ pub struct BasePackage {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum PackageKind {
-    /// dpkg.
     Deb,
     Rpm,
     Apk,

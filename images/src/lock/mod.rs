@@ -26,7 +26,6 @@ pub(crate) const LOCK_SUFFIX: &str = ".lock.json";
 /// The only platform so far.
 pub(crate) const PLATFORM: &str = "linux/amd64";
 
-/// An image's lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Torchgauge image lock")]
@@ -89,11 +88,9 @@ pub struct Toolchain {
     pub tch: String,
 }
 
-/// The libtorch in the image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum LibtorchLock {
-    /// Out of wheels.
     Wheels(WheelsLock),
     /// Out of an installed PyTorch.
     Installed(InstalledLock),
@@ -131,7 +128,6 @@ impl LibtorchLock {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InstalledLock {
-    /// torch's version.
     pub version: String,
     /// With or without CUDA.
     pub flavour: Flavour,
@@ -145,7 +141,6 @@ pub struct InstalledLock {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InstalledLibrary {
-    /// Its file name.
     pub name: String,
     pub size_bytes: u64,
     pub sha256: Digest,
@@ -161,11 +156,9 @@ pub struct Expected {
     pub image: Option<ExpectedImage>,
 }
 
-/// The whole image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedImage {
-    /// The scenario binary's digest.
     pub scenario: Digest,
     /// Digest of the sources that it was compiled from; absent where it was given.
     pub sources: Option<Digest>,

@@ -22,7 +22,6 @@ use crate::{
 /// The newest version of the format that this crate reads.
 const SPEC_VERSION: u32 = 2;
 
-/// An image spec.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Torchgauge image spec")]
@@ -66,9 +65,7 @@ pub enum Base {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenLibtorch", into = "WrittenLibtorch")]
 pub enum LibtorchSpec {
-    /// Out of wheels.
     Wheels {
-        /// torch's version.
         version: String,
         flavour: Flavour,
     },
@@ -114,13 +111,11 @@ enum From {
 #[serde(untagged, deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
 enum LibtorchForms {
-    /// Out of wheels.
     Wheels {
         /// torch's version, such as `2.11.0`.
         version: String,
         /// With or without CUDA.
         flavour: Flavour,
-        /// Where it comes from.
         from: From,
     },
     /// Out of a PyTorch that is installed on this machine.

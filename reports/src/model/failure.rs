@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::words::format::plural;
 
-/// One run that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
     pub session: String,

@@ -21,7 +21,6 @@ pub(crate) const VERSION: u32 = 6;
 /// `report.json`: the metrics of one or more sessions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
-    /// [`VERSION`].
     pub version: u32,
     /// What was asked, what was compared, and what it came to.
     #[serde(default)]
@@ -97,7 +96,6 @@ impl SessionSummary {
     }
 }
 
-/// One cell of one session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CellSummary {
     pub session: String,

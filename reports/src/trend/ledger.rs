@@ -13,7 +13,6 @@ pub struct Entry {
     pub standing: Standing,
     /// The machine whose results stopped coming, and seconds since the last of them.
     pub silent: Option<(String, f64)>,
-    /// The last good point.
     pub last_good: Spot,
     pub first_bad: Option<Spot>,
     /// What was upgraded or replaced in between.
@@ -35,7 +34,6 @@ pub enum Standing {
     Accepted,
     /// Fixed with the last run.
     JustFixed,
-    /// Fixed earlier.
     Fixed,
 }
 

@@ -31,7 +31,6 @@ pub struct Series {
     pub threshold: f64,
     /// Its points, oldest first.
     pub points: Vec<Point>,
-    /// What was found in it.
     pub found: Trend,
     /// What was upgraded or replaced with a change.
     pub attribute_changes: Vec<AttributeChange>,
@@ -41,7 +40,6 @@ pub struct Series {
     pub news: Option<usize>,
     /// How long ago its newest result was, where that was asked.
     pub staleness: Option<Staleness>,
-    /// Whether a gate looks at it.
     pub gated: bool,
     /// Why the gate fails it; empty where it does not.
     pub fails: Vec<Failure>,
@@ -66,9 +64,7 @@ pub struct AttributeChange {
     pub index: usize,
     /// What was changed, such as `driver` or `image_id`.
     pub attribute: String,
-    /// At the point before.
     pub before: String,
-    /// From there on.
     pub after: String,
 }
 

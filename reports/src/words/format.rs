@@ -149,7 +149,6 @@ impl From<metrics::Unit> for Quantity {
 }
 
 impl Quantity {
-    /// Samples a second.
     #[expect(non_upper_case_globals, reason = "as the variants are written")]
     pub const Throughput: Self = Self::Rate("samples/s");
 

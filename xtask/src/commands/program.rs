@@ -229,7 +229,6 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// The suite of this text.
 pub(crate) fn suite(text: &str) -> Result<Suite> {
     Suite::from_text(&format!("{SUITE}.yaml"), text).map_err(Error::Suite)
 }

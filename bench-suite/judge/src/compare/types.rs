@@ -48,7 +48,6 @@ impl Block {
 /// One metric of one pair of cells, ready to be judged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measurement {
-    /// The blocks, in any order.
     pub blocks: Vec<Block>,
     /// Which way the metric improves.
     pub direction: Direction,
@@ -147,7 +146,6 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Is `ratio` inside?
     pub fn contains(&self, ratio: f64) -> bool {
         self.lo <= ratio && ratio <= self.hi
     }

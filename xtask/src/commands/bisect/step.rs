@@ -31,7 +31,6 @@ use crate::{
 
 use super::tell;
 
-/// The suite of a search.
 pub(super) fn suite(asked: &Asked) -> Result<Suite> {
     match &asked.program {
         Some(text) => program::suite(text),

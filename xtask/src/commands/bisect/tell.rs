@@ -89,7 +89,6 @@ fn decisions(search: &Bisection) -> String {
     rows.to_string()
 }
 
-/// One decision in a line.
 pub(super) fn line(search: &Bisection, decision: &Decision) -> String {
     let name = |place: usize| &search.candidates[place].name;
     let (base, head) = (name(decision.base), name(decision.head));
