@@ -174,9 +174,7 @@ impl Image {
     /// The image's lock, where there is one and it fits the spec.
     pub fn usable_lock(&self) -> Result<&Lock> {
         let Some(lock) = &self.lock else {
-            return Err(Error::NoLock {
-                image: self.reference.clone(),
-            });
+            return Err(Error::no_lock(&self.reference));
         };
         let cause = if lock.spec != self.spec.digest() {
             "the spec was changed after it was locked"
@@ -187,10 +185,7 @@ impl Image {
         } else {
             return Ok(lock);
         };
-        Err(Error::LockDiffers {
-            image: self.reference.clone(),
-            cause: cause.to_owned(),
-        })
+        Err(Error::lock_differs(&self.reference, cause))
     }
 
     /// Where its lock lies or would lie.

@@ -114,15 +114,7 @@ fn is_configuration(error: &images::Error) -> bool {
     use images::Error as E;
     matches!(
         error,
-        E::Input(_)
-            | E::Yaml(_)
-            | E::Unpinned { .. }
-            | E::BadLock { .. }
-            | E::LockDiffers { .. }
-            | E::NoLock { .. }
-            | E::NoLibtorch { .. }
-            | E::BadBase { .. }
-            | E::NoHome
+        E::Input(_) | E::Yaml(_) | E::Unpinned { .. } | E::BadLock { .. } | E::BadBase { .. }
     )
 }
 

@@ -76,7 +76,10 @@ impl Cache {
 
     /// The user's cache folder: `$XDG_CACHE_HOME/torchgauge`, else `~/.cache/torchgauge`.
     pub fn user_folder() -> Result<PathBuf> {
-        let base = etcetera::base_strategy::Xdg::new().map_err(|_| Error::NoHome)?;
+        let base = etcetera::base_strategy::Xdg::new().map_err(|_| {
+            let why = "there is no home folder to keep a cache in; set HOME or XDG_CACHE_HOME";
+            Error::Input(why.to_owned())
+        })?;
         Ok(base.cache_dir().join("torchgauge"))
     }
 
@@ -99,9 +102,12 @@ impl Cache {
                 unweighed: Arc::new(AtomicBool::new(true)),
             })
         };
-        let cache = open().map_err(|source| Error::CacheUnusable {
-            folder: root.to_owned(),
-            source,
+        let cache = open().map_err(|source: io::Error| {
+            Error::Trouble(format!(
+                "the cache folder {} cannot be used: {source}; make it writable, or set \
+                 XDG_CACHE_HOME to a folder that is",
+                root.display()
+            ))
         })?;
         cache.sweep_scratch();
         Ok(cache)
@@ -209,13 +215,8 @@ pub(crate) fn take(
 ) -> Result<()> {
     let found = Digest::of_file(fetched).map_err(at(fetched))?;
     if found != expected {
-        let name = fetched.file_name().unwrap_or_default();
-        return Err(Error::WrongHash {
-            what: name.to_string_lossy().into_owned(),
-            expected,
-            found,
-            next,
-        });
+        let name = fetched.file_name().unwrap_or_default().to_string_lossy();
+        return Err(Error::wrong_hash(&name, expected, found, next));
     }
     fs::rename(fetched, place).map_err(at(place))
 }

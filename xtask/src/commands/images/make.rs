@@ -139,11 +139,7 @@ pub(super) async fn lock(
         }
         let assembly = assembled(image, &sources, &cache, printer).await?;
         if workload && let Some(ImageLock::Differs { cause }) = &assembly.facts.lock {
-            return Err(images::Error::LockDiffers {
-                image: reference,
-                cause: cause.clone(),
-            }
-            .into());
+            return Err(images::Error::lock_differs(&reference, cause).into());
         }
         write_lock(assembly, &file, with_push_digest, &cache, printer).await?;
     }
