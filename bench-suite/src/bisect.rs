@@ -13,7 +13,7 @@
 use std::{
     collections::BTreeSet,
     io::{self, Write as _},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use judge::compare::Interval;
@@ -104,29 +104,15 @@ pub struct Decision {
     pub blocks: u32,
 }
 
-/// A search that cannot be.
-#[derive(Debug, thiserror::Error)]
-pub enum BisectError {
-    /// What was asked for, or what its file says, cannot be: why, and what is expected.
-    #[error("{0}")]
-    Refused(String),
-    #[error("cannot write {path}: {source}")]
-    Write { path: PathBuf, source: io::Error },
-}
-
-fn refused<T>(message: impl Into<String>) -> Result<T, BisectError> {
-    Err(BisectError::Refused(message.into()))
-}
-
 impl Bisection {
-    /// A search before its first comparison.
-    pub fn new(asked: Asked, error: f64, candidates: Vec<Candidate>) -> Result<Self, BisectError> {
+    /// A search before its first comparison, or why there can be none.
+    pub fn new(asked: Asked, error: f64, candidates: Vec<Candidate>) -> Result<Self, String> {
         if candidates.len() < 2 {
-            return refused("--good and --bad are the same; a search takes two that differ");
+            return Err("--good and --bad are the same; a search takes two that differ".to_owned());
         }
         let mut names = BTreeSet::new();
         if let Some(twice) = candidates.iter().find(|one| !names.insert(&one.name)) {
-            return refused(format!(
+            return Err(format!(
                 "two of the images are called `{}`; each needs a name of its own",
                 twice.name
             ));
@@ -143,24 +129,18 @@ impl Bisection {
     }
 
     /// Takes up the search in this folder.
-    pub fn read(folder: &Path) -> Result<Self, BisectError> {
+    pub fn read(folder: &Path) -> Result<Self, String> {
         let path = folder.join(STATE);
-        read(&path).or_else(|why| {
+        read(&path).map_err(|why| {
             let path = path.display();
-            refused(format!(
-                "{path}: {why}; expected the folder of a search, as `bisect --out` names it"
-            ))
+            format!("{path}: {why}; expected the folder of a search, as `bisect --out` names it")
         })
     }
 
     /// Keeps the search as it stands.
-    pub fn write(&self, folder: &Path) -> Result<(), BisectError> {
-        let path = folder.join(STATE);
-        let attempt = || {
-            let text = serde_json::to_string_pretty(self)? + "\n";
-            regular_file::replace(&path, |file| file.write_all(text.as_bytes()))
-        };
-        attempt().map_err(|source| BisectError::Write { path, source })
+    pub fn write(&self, folder: &Path) -> io::Result<()> {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        regular_file::replace(&folder.join(STATE), |file| file.write_all(text.as_bytes()))
     }
 
     /// The two to be measured beside each other next, base and head; `None` where the search is over.
@@ -389,7 +369,7 @@ mod tests {
             ("{", "", "expected"),
         ] {
             fs::write(&file, text.replacen(from, to, 1)).unwrap();
-            let error = Bisection::read(folder.path()).unwrap_err().to_string();
+            let error = Bisection::read(folder.path()).unwrap_err();
             assert!(error.contains(word), "{error}");
         }
         let twice = vec![search.candidates[0].clone(); 2];

@@ -413,7 +413,6 @@ impl Plan {
     }
 }
 
-/// The metrics that suites declare, each once.
 fn declared(suites: &[Suite]) -> Result<Vec<DeclaredMetric>, PlanError> {
     let mut all: Vec<DeclaredMetric> = Vec::new();
     for metric in suites.iter().flat_map(|suite| &suite.metrics) {

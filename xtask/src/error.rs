@@ -67,8 +67,6 @@ pub(crate) enum Error {
     Engine(#[from] engine::Error),
     #[error(transparent)]
     Device(Box<dyn StdError + Send + Sync>),
-    #[error(transparent)]
-    Bisect(#[from] bench_suite::bisect::BisectError),
     /// One of a command's own.
     #[error("{0}")]
     Own(Box<dyn OwnError>),

@@ -2,7 +2,7 @@
 
 use std::{io, process::ExitCode};
 
-use bench_suite::{bisect::BisectError, device::DeviceError, executors::ExecutorError};
+use bench_suite::{device::DeviceError, executors::ExecutorError};
 use reports::{ReportError, site::SiteError};
 
 use crate::error::Error;
@@ -53,7 +53,6 @@ impl Error {
                 Code::Trouble
             }
             Self::Trouble(_)
-            | Self::Bisect(BisectError::Write { .. })
             | Self::Start { .. }
             | Self::Json { .. }
             | Self::Output { .. }

@@ -128,7 +128,6 @@ impl SeriesFilter {
         ]
     }
 
-    /// Whether it takes series of this metric.
     pub(crate) fn takes_metric(&self, name: &str, rows: &Rows) -> bool {
         let is_gated = || rows.named(name).is_some_and(Metric::is_gated);
         let others = self.gated_or.as_ref();

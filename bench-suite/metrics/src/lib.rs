@@ -40,11 +40,9 @@ pub mod source {
     pub const CLOCK: &str = "CUDA events; the clock on a CPU";
     /// Around work that begins and ends on an idle device.
     pub const WORKLOAD_CLOCK: &str = "the workload's clock";
-    /// From outside.
     pub const HARNESS_CLOCK: &str = "the harness's clock";
     /// Its accounting of the process.
     pub const KERNEL: &str = "kernel";
-    /// Counted by the workload.
     pub const COUNTER: &str = "workload";
     pub const IMAGE: &str = "the image's layers";
 }

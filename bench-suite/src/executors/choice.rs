@@ -11,7 +11,6 @@ use super::{
 pub enum Choice {
     /// The first that can be opened.
     Auto,
-    /// This one, with its argument.
     Named(&'static Registration, String),
 }
 

@@ -228,7 +228,6 @@ pub(super) fn check_version(document: &Document) -> Result<(), YamlError> {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WorkFile<'a> {
-    /// A task of the built-in workload.
     Builtin(Model, Task),
     Program(&'a ProgramFile),
 }

@@ -145,7 +145,6 @@ impl Program {
     }
 }
 
-/// Whether this names an environment variable.
 pub fn is_variable(name: &str) -> bool {
     let mut letters = name.chars();
     letters

@@ -16,7 +16,6 @@ use super::{limits::Limits, program::Program, validity::ValidityKeys};
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
     Cpu,
-    /// A CUDA GPU.
     Cuda,
 }
 

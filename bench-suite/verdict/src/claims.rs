@@ -96,7 +96,6 @@ impl ClaimPair {
     }
 }
 
-/// One cell of a pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimCell {
     /// The scenario, where the claim is about two.
@@ -145,7 +144,6 @@ pub struct ClaimsError {
     pub problem: ClaimProblem,
 }
 
-/// What is wrong with a claim.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimProblem {
     #[error(transparent)]

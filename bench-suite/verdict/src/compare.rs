@@ -109,7 +109,6 @@ pub struct Verdicts {
     pub cells: Vec<CellVerdicts>,
 }
 
-/// One cell, judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CellVerdicts {
     /// Its name: scenario and variant, and the suite where two have that in common.
@@ -200,7 +199,6 @@ impl CellVerdicts {
 }
 
 impl Verdicts {
-    /// Every judged metric with its cell.
     pub fn all(&self) -> impl Iterator<Item = (&CellVerdicts, &MetricVerdict)> {
         self.cells
             .iter()

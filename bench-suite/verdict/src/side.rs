@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 pub struct Origin {
     pub session: String,
     pub image: String,
-    /// The image's ID in the engine.
     pub image_id: Option<String>,
     pub libtorch_version: Option<String>,
     pub machine: String,
@@ -243,7 +242,6 @@ impl<'a> Side<'a> {
         format!("{} has {}", self.origin, Vec::from_iter(suites).join(", "))
     }
 
-    /// Whether a cell is on both sides.
     pub fn shares_a_cell(&self, other: &Side<'_>) -> bool {
         let (own, others) = (self.cells(), other.cells());
         own.keys().any(|cell| others.contains_key(cell))

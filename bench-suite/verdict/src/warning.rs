@@ -13,10 +13,7 @@ pub enum Warning {
     /// The sides ran one after the other and not in turn, so that drift counts as effect.
     NotInterleaved,
     /// Machine, GPU or driver differ; compared all the same, as asked.
-    AcrossMachines {
-        /// What differs, and how.
-        what: String,
-    },
+    AcrossMachines { what: String },
     /// The method differs; compared all the same, as asked.
     MethodIgnored {
         #[serde(flatten)]
@@ -39,9 +36,7 @@ pub enum Warning {
     },
     /// Others used much of the host's CPUs meanwhile.
     BusyHost {
-        /// In how many runs of the base.
         base: usize,
-        /// In how many runs of the head.
         head: usize,
         /// Of how many runs of both.
         runs: usize,

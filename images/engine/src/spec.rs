@@ -135,7 +135,6 @@ pub enum User {
     Named(String),
 }
 
-/// What a container has of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Network {
     #[default]

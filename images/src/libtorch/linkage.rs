@@ -7,7 +7,6 @@ use std::{
 
 use crate::{Flavour, Result, elf::Dynamic};
 
-/// Where libraries are looked for.
 pub(crate) trait LibraryIndex {
     /// The file of this name, or `None` where there is none.
     fn find(&mut self, name: &str) -> Result<Option<PathBuf>>;

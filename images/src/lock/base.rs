@@ -25,9 +25,7 @@ pub struct DebPackage {
 pub enum BaseLock {
     /// These packages, unpacked.
     Debian(Vec<DebPackage>),
-    /// An archive with this content.
     Archive(Digest),
-    /// This image, by digest.
     Image(String),
 }
 
@@ -53,7 +51,6 @@ pub struct BasePackage {
     pub architecture: Option<String>,
 }
 
-/// What installed a package.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -70,7 +67,6 @@ pub enum PackageKind {
 }
 
 impl PackageKind {
-    /// The word for it in lists.
     pub fn word(self) -> &'static str {
         match self {
             Self::Deb => "deb",

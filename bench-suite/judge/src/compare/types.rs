@@ -263,7 +263,6 @@ impl Comparison {
 pub enum BaseOrHead {
     /// What is compared against.
     Base,
-    /// What is compared.
     Head,
 }
 

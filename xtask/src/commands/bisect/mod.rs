@@ -77,7 +77,10 @@ pub(crate) struct BisectArgs {
 /// Searches to the end, and tells.
 pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
     let (mut search, folder) = match &args.resume {
-        Some(folder) => (Bisection::read(folder)?, folder.clone()),
+        Some(folder) => {
+            let search = Bisection::read(folder).map_err(Error::Input)?;
+            (search, folder.clone())
+        }
         None => begin(args)?,
     };
     // Its sessions lie in it.
@@ -89,6 +92,10 @@ pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
         return Ok(());
     }
     let target = target(args, &search.asked);
+    let failed = |source| Error::Write {
+        path: folder.clone(),
+        source,
+    };
     if args.resume.is_none() {
         if folder.join(STATE).exists() {
             return Err(Error::Input(format!(
@@ -98,16 +105,13 @@ pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
             )));
         }
         session::check_new_folder(&folder)?;
-        std::fs::create_dir_all(&folder).map_err(|source| Error::Write {
-            path: folder.clone(),
-            source,
-        })?;
-        search.write(&folder)?;
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        search.write(&folder).map_err(failed)?;
     }
     printer.note(&format!("search in {}", folder.display()));
     while let Some(sides) = search.next() {
         step::carry_out(&mut search, sides, &folder, &target, printer).await?;
-        search.write(&folder)?;
+        search.write(&folder).map_err(failed)?;
     }
     if search.is_refuted() {
         return Err(Error::Undecided(format!(
@@ -148,7 +152,7 @@ fn begin(args: &BisectArgs) -> Result<(Bisection, PathBuf)> {
         Some(_) => candidates::own_images(&good, &bad, &args.target.image),
         None => candidates::images(&good, &bad, &args.target.image)?,
     };
-    let search = Bisection::new(asked, args.error, found)?;
+    let search = Bisection::new(asked, args.error, found).map_err(Error::Input)?;
     let folder = args
         .out
         .clone()

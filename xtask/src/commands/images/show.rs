@@ -5,7 +5,7 @@ use std::path::Path;
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
 use images::{
-    Base, Catalog, Digest, Image, LibtorchSpec,
+    Catalog, Digest, Image, Spec,
     inventory::{self, Present},
     lock::Lock,
 };
@@ -39,10 +39,8 @@ struct Listed {
 #[derive(Debug, Serialize)]
 struct Inspected<'a> {
     image: &'a str,
-    description: &'a str,
-    spec: Digest,
-    base: String,
-    libtorch: String,
+    spec: &'a Spec,
+    digest: Digest,
     /// `fits`, `outdated` or `none`.
     lock: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,26 +169,8 @@ fn in_words(holder: &Holder) -> String {
 pub(super) async fn inspect(image: &Image, printer: &Printer) -> Result<()> {
     let inspected = Inspected {
         image: &image.name,
-        description: &image.spec.description,
-        spec: image.spec.digest(),
-        base: match &image.spec.base {
-            Base::Debian => "debian".to_owned(),
-            Base::Archive(file) => format!("archive {}", file.display()),
-            Base::Image(reference) => format!("image {reference}"),
-        },
-        libtorch: match &image.spec.libtorch {
-            LibtorchSpec::Wheels { version, flavour } => format!("{version}, {flavour}, wheels"),
-            LibtorchSpec::Installed { folder, flavour } => {
-                let place = folder.as_ref().map_or("python3's".to_owned(), |folder| {
-                    folder.display().to_string()
-                });
-                format!("installed, {flavour}, {place}")
-            }
-            LibtorchSpec::Inside { folder, flavour } => {
-                let place = folder.as_ref().map(|folder| format!(" at /{folder}"));
-                format!("inside the base{}, {flavour}", place.unwrap_or_default())
-            }
-        },
+        spec: &image.spec,
+        digest: image.spec.digest(),
         lock: lock_word(image),
         locked: image.lock.as_ref(),
         engines: holders(image, engines().await?.as_deref()),
