@@ -176,15 +176,15 @@ impl Bisection {
         sides.filter(|one| one.base == 0)
     }
 
-    fn side_of(&self, candidate: usize) -> Option<Option<bool>> {
+    fn side_of(&self, candidate: usize) -> Option<&Decision> {
         let mut sides = self.sides();
-        Some(sides.find(|one| one.head == candidate)?.is_bad)
+        sides.find(|one| one.head == candidate)
     }
 
     /// Whether the bad end is not beyond half of what the ends first showed.
     pub fn is_refuted(&self) -> bool {
         let side = self.side_of(self.candidates.len() - 1);
-        side.is_some_and(|is_bad| is_bad != Some(true))
+        side.is_some_and(|side| side.is_bad != Some(true))
     }
 
     /// The last candidate known to be good, and the first known to be bad. Those between them could

@@ -116,7 +116,7 @@ async fn main() -> ExitCode {
         Command::Images(command) => commands::images::run(command, &printer).await,
         Command::Fit(args) => commands::fit::run(args, &printer).await,
         Command::Report(args) => commands::report::run(args, &printer),
-        Command::Scenarios(command) => commands::scenarios::run(command, &printer).await,
+        Command::Scenarios(command) => commands::scenarios::run(command, &printer),
         Command::Site(args) => commands::site::run(args, &printer),
         Command::Trend(args) => commands::trend::run(args, &printer),
         Command::Completions { shell } => {

@@ -267,7 +267,7 @@ async fn load(
     match writer.await.map_err(background)? {
         // The engine only knows that the archive broke off.
         Err(error @ Error::StaleLayer { .. }) => Err(error),
-        _ => Ok(loaded.map(|_| began.elapsed().as_secs_f64())?),
+        _ => Ok(loaded.map(|()| began.elapsed().as_secs_f64())?),
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) enum ScenariosCommand {
         suites: Vec<String>,
     },
     /// Print the suite of a program of your own, to be kept and changed
-    Init(ProgramArgs),
+    Init(Box<ProgramArgs>),
     /// Print the JSON Schema of suites
     Schema,
 }
@@ -53,7 +53,7 @@ pub(crate) fn catalog() -> Result<Catalog> {
 }
 
 /// Carries one of its commands out.
-pub(crate) async fn run(command: &ScenariosCommand, printer: &Printer) -> Result<()> {
+pub(crate) fn run(command: &ScenariosCommand, printer: &Printer) -> Result<()> {
     match command {
         ScenariosCommand::List => list(printer),
         ScenariosCommand::Show { suite, device } => {
