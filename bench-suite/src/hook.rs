@@ -20,9 +20,6 @@ const FILES: [(&str, &str); 3] = [
 /// What a program must be for it to report anything.
 pub const NEEDS: &str = "the hook needs a Python without -I, -E and -S that imports torch";
 
-/// By which processes of a program see that the hook is in the one that started them.
-pub const FIRST_VARIABLE: &str = "TORCHGAUGE_PROCESS";
-
 /// Writes the hook's files into a folder that is there; everybody may read them.
 pub fn write(folder: &Path) -> io::Result<()> {
     let allow = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));

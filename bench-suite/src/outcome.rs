@@ -36,7 +36,6 @@ impl End {
         }
     }
 
-    /// It never ran.
     pub(crate) fn never(reason: Reason, stage: Stage, message: impl Into<String>) -> Self {
         let (stage, message) = (Some(stage), message.into());
         Self::Failed {

@@ -312,9 +312,7 @@ impl Plan {
         let mut programs = self.programs().peekable();
         if programs.peek().is_some() && !runs_programs {
             return refused(format!(
-                "runs {executor} take no program; pass --engine container, or measure without a \
-                 record by `{} scenarios conform -- COMMAND`",
-                protocol::program()
+                "runs {executor} take no program; pass --engine container"
             ));
         }
         for program in programs {
@@ -415,7 +413,6 @@ impl Plan {
     }
 }
 
-/// The metrics that suites declare, each once.
 fn declared(suites: &[Suite]) -> Result<Vec<DeclaredMetric>, PlanError> {
     let mut all: Vec<DeclaredMetric> = Vec::new();
     for metric in suites.iter().flat_map(|suite| &suite.metrics) {

@@ -26,9 +26,6 @@ const MOST_SERIES: usize = 64;
 const MOST_FACTS: usize = 64;
 const LONGEST_FACT: usize = 200;
 
-/// Faults that [`check`] finds at most.
-const MOST_FAULTS: usize = 20;
-
 pub const MOST_RANKS: usize = 1_024;
 
 /// What a run's processes reported, up to where it can be read.
@@ -138,14 +135,6 @@ pub fn read(path: &Path, run: &str, ranks: usize, limit: u64) -> Results {
     }
 }
 
-/// The same with everything that is wrong, up to 20 faults, and all that can be read beside it.
-pub fn check(path: &Path, run: &str, ranks: usize, limit: u64) -> (Results, Vec<Fault>) {
-    match load(path, limit) {
-        Ok(bytes) => parse_up_to(MOST_FAULTS, &bytes, run, ranks),
-        Err(fault) => (Results::of(ranks), vec![fault]),
-    }
-}
-
 /// Finds out from a results file that grows when its processes have reported their ends.
 #[derive(Debug, Default)]
 pub struct EndWatch {
@@ -205,49 +194,9 @@ fn load(path: &Path, limit: u64) -> Result<Vec<u8>, Fault> {
 }
 
 pub(crate) fn parse(bytes: &[u8], run: &str, ranks: usize) -> Results {
-    let (mut results, faults) = parse_up_to(1, bytes, run, ranks);
-    results.fault = faults.into_iter().next();
+    let mut results = Results::of(ranks);
+    results.fault = results.take_all(bytes, run).err();
     results
-}
-
-/// Reads up to the last of so many faults.
-fn parse_up_to(most: usize, bytes: &[u8], run: &str, ranks: usize) -> (Results, Vec<Fault>) {
-    let (mut results, mut faults) = (Results::of(ranks), Vec::new());
-    for (place, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        let number = place + 1;
-        if line.last() != Some(&b'\n') {
-            faults.push(Fault::Torn(number));
-            return (results, faults);
-        }
-        if let Err(message) = results.take(line, run) {
-            let text = String::from_utf8_lossy(line.trim_ascii_end());
-            let quote: String = text.chars().take(QUOTED).collect();
-            let mut quote = printable(&quote).into_owned();
-            if text.chars().count() > QUOTED {
-                quote.push('…');
-            }
-            faults.push(Fault::Line {
-                number,
-                text: quote,
-                message: printable(&message).into_owned(),
-            });
-            if faults.len() == most {
-                return (results, faults);
-            }
-        }
-    }
-    // Where one failed, others may have been ended with it.
-    if results.failed().is_none()
-        && let Some(rank) = results.ranks.iter().position(|rank| rank.end.is_none())
-    {
-        let is_empty = results.ranks.iter().all(|rank| rank.started.is_none());
-        faults.push(if is_empty {
-            Fault::Empty
-        } else {
-            Fault::NoEnd(rank)
-        });
-    }
-    (results, faults)
 }
 
 impl Results {
@@ -256,6 +205,36 @@ impl Results {
         Self {
             ranks: vec![RankResults::default(); ranks.clamp(1, MOST_RANKS)],
             ..Self::default()
+        }
+    }
+
+    /// Takes line after line, up to the first that is wrong.
+    fn take_all(&mut self, bytes: &[u8], run: &str) -> Result<(), Fault> {
+        for (place, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            let number = place + 1;
+            if line.last() != Some(&b'\n') {
+                return Err(Fault::Torn(number));
+            }
+            self.take(line, run).map_err(|message| {
+                let text = String::from_utf8_lossy(line.trim_ascii_end());
+                let quote: String = text.chars().take(QUOTED).collect();
+                let mut quote = printable(&quote).into_owned();
+                if text.chars().count() > QUOTED {
+                    quote.push('…');
+                }
+                Fault::Line {
+                    number,
+                    text: quote,
+                    message: printable(&message).into_owned(),
+                }
+            })?;
+        }
+        // Where one failed, others may have been ended with it.
+        let open = self.ranks.iter().position(|rank| rank.end.is_none());
+        match open.filter(|_| self.failed().is_none()) {
+            None => Ok(()),
+            Some(_) if self.ranks.iter().all(|rank| rank.started.is_none()) => Err(Fault::Empty),
+            Some(rank) => Err(Fault::NoEnd(rank)),
         }
     }
 
@@ -675,18 +654,6 @@ mod tests {
         assert_eq!(found.next().unwrap().name.len(), 200);
         let found: Vec<_> = found.map(|one| (one.name.as_str(), one.count)).collect();
         assert_eq!(found, [("a ::error::b\\u{1b}[2J c", 2.5), ("gemm", 3.0)]);
-    }
-
-    #[test]
-    fn a_check_goes_on_behind_a_fault() {
-        let lines = [STARTED, "x", VALUE, "y", FAILED, ""].join("\n");
-        let (results, faults) = parse_up_to(20, lines.as_bytes(), "r", 1);
-        assert_eq!(faults.len(), 2);
-        assert!(faults[1].to_string().starts_with("line 4"), "{faults:?}");
-        assert_eq!(results.first().values.get("bleu"), Some(&1.5));
-        assert!(results.failed().is_some());
-        let (_, faults) = parse_up_to(20, "x\n".repeat(99).as_bytes(), "r", 1);
-        assert_eq!(faults.len(), 20);
     }
 
     #[test]

@@ -6,11 +6,11 @@
 
 #![expect(clippy::print_stdout, reason = "its table is what it is for")]
 
-use std::{env, error::Error, path::Path, sync::Arc, time::Instant};
+use std::{env, error::Error, fs, path::Path, sync::Arc, time::Instant};
 
 use engine::{Endpoint, Engine};
 use images::{
-    Cache, Catalog, LockUse, Sources, assemble, ensure, inventory, libtorch_of, scenario_of, verify,
+    Cache, Catalog, LockUse, Sources, assemble, ensure, inventory, libtorch_of, scenario_of,
 };
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
@@ -26,7 +26,7 @@ fn main() -> Result<()> {
     let names = env::args().skip(1).filter(|word| !word.starts_with('-'));
     println!(
         "| image | size in bytes | its bytes written and hashed once | first build, downloads there \
-         | rebuild | load | verify |\n|---|---:|---:|---:|---:|---:|---:|"
+         | rebuild | load |\n|---|---:|---:|---:|---:|---:|"
     );
     for name in names {
         row(&name)?;
@@ -53,13 +53,16 @@ fn row(name: &str) -> Result<()> {
 
     let folder = tempfile::tempdir_in(cache.root().join("tmp"))?;
     let (_, floor) = timed(|| built.write_archive(&folder.path().join("image.tar"), &cache))?;
-    let fresh = cache.with_downloads(&folder.path().join("cache"))?;
+    let fresh = Cache::at(&folder.path().join("cache"))?;
+    for kind in ["wheels", "debs"] {
+        for entry in fs::read_dir(cache.root().join(kind))? {
+            let entry = entry?;
+            let to = fresh.root().join(kind).join(entry.file_name());
+            fs::hard_link(entry.path(), to)?;
+        }
+    }
     let (_, first) = timed(|| assemble(&image, &sources, &fresh))?;
     let (_, again) = timed(|| assemble(&image, &sources, &fresh))?;
-    let (found, second) = timed(|| verify(&image, &built, &sources, &cache))?;
-    if !found.is_identical() {
-        return Err(format!("a second build of {name} gave another image").into());
-    }
     let runtime = tokio::runtime::Runtime::new()?;
     let load = runtime.block_on(async {
         let engine = Engine::connect(&Endpoint::auto()).await?;
@@ -71,7 +74,7 @@ fn row(name: &str) -> Result<()> {
         Ok::<_, images::Error>(begun.elapsed().as_secs_f64())
     })?;
     println!(
-        "| `{name}` | {} | {floor:.1} s | {first:.1} s | {again:.2} s | {load:.1} s | {second:.1} s |",
+        "| `{name}` | {} | {floor:.1} s | {first:.1} s | {again:.2} s | {load:.1} s |",
         built.lock.size_bytes()
     );
     Ok(())

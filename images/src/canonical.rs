@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-/// The canonical JSON of a value.
 pub(crate) fn json(value: &impl Serialize) -> String {
     // The types that are digested here hold nothing that JSON cannot say.
     let value = serde_json::to_value(value).unwrap_or_default();

@@ -22,16 +22,13 @@ pub struct Catalog {
     folder: PathBuf,
 }
 
-/// The file with the [`Defaults`].
 const DEFAULTS: &str = "defaults.toml";
 
 /// The images to take where none is named.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Defaults {
-    /// On the CPU.
     pub cpu: String,
-    /// On a GPU.
     pub cuda: String,
     /// On a GPU where PyTorch of the same version is installed.
     pub installed: String,
@@ -177,9 +174,7 @@ impl Image {
     /// The image's lock, where there is one and it fits the spec.
     pub fn usable_lock(&self) -> Result<&Lock> {
         let Some(lock) = &self.lock else {
-            return Err(Error::NoLock {
-                image: self.reference.clone(),
-            });
+            return Err(Error::no_lock(&self.reference));
         };
         let cause = if lock.spec != self.spec.digest() {
             "the spec was changed after it was locked"
@@ -190,10 +185,7 @@ impl Image {
         } else {
             return Ok(lock);
         };
-        Err(Error::LockDiffers {
-            image: self.reference.clone(),
-            cause: cause.to_owned(),
-        })
+        Err(Error::lock_differs(&self.reference, cause))
     }
 
     /// Where its lock lies or would lie.

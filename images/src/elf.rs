@@ -29,7 +29,6 @@ pub(crate) struct Dynamic {
     pub(crate) interpreter: Option<String>,
     /// The symbol versions that it asks for: library and version.
     pub(crate) versions_needed: BTreeSet<(String, String)>,
-    /// The symbol versions that it offers.
     pub(crate) versions_offered: BTreeSet<String>,
 }
 

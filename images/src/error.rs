@@ -1,6 +1,9 @@
 //! What can go wrong with images. Each error names what, where, what was expected, and the next step.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use crate::Digest;
 
@@ -18,38 +21,9 @@ pub enum Error {
     #[error("{0}")]
     Trouble(String),
 
-    /// Neither a home folder nor `XDG_CACHE_HOME`.
-    #[error("there is no home folder to keep a cache in; set HOME or XDG_CACHE_HOME")]
-    NoHome,
-
-    /// The cache cannot be written.
-    #[error(
-        "the cache folder {} cannot be used: {source}; make it writable, or set XDG_CACHE_HOME \
-         to a folder that is",
-        folder.display()
-    )]
-    CacheUnusable { folder: PathBuf, source: io::Error },
-
-    /// The cache cannot be cleared now.
-    #[error(
-        "the cache folder {} is used by a build or a session that runs; nothing was removed: run \
-         again once that has ended",
-        folder.display()
-    )]
-    CacheInUse { folder: PathBuf },
-
     /// A file or folder could not be read or written.
     #[error("{}: {source}{}", path.display(), disk_hint(source))]
     Io { path: PathBuf, source: io::Error },
-
-    /// A file's content is not what was locked.
-    #[error("{what} has the wrong content: expected {expected}, found {found}; {next}")]
-    WrongHash {
-        what: String,
-        expected: Digest,
-        found: Digest,
-        next: &'static str,
-    },
 
     /// A layer's bytes are not those that were hashed.
     #[error(
@@ -99,20 +73,6 @@ pub enum Error {
     )]
     BadLock { file: PathBuf, cause: String },
 
-    /// The lock does not fit the spec or what there is.
-    #[error(
-        "the lock of image {image} does not fit: {cause}; run `{program} images lock {image}`",
-        program = protocol::program()
-    )]
-    LockDiffers { image: String, cause: String },
-
-    /// An image cannot be built without a lock where one is required.
-    #[error(
-        "image {image} has no lock; run `{program} images lock {image}`",
-        program = protocol::program()
-    )]
-    NoLock { image: String },
-
     /// apt does not offer a package, or not in the locked version.
     #[error("apt offers no {what}: {cause}; {next}")]
     NoPackage {
@@ -121,15 +81,6 @@ pub enum Error {
         next: &'static str,
     },
 
-    /// A file that `images load` cannot take.
-    #[error(
-        "{} is no archive of an image of Torchgauge's: {cause}; give what `{program} images \
-         export` wrote, all pieces in their order",
-        file.display(),
-        program = protocol::program()
-    )]
-    BadArchive { file: PathBuf, cause: String },
-
     /// A base archive that cannot be used.
     #[error("the base archive {} cannot be used: {cause}; {next}", file.display())]
     BadBase {
@@ -137,10 +88,37 @@ pub enum Error {
         cause: String,
         next: &'static str,
     },
+}
 
-    /// A folder that should hold a libtorch does not.
-    #[error("{} is no libtorch folder: {cause}; expected lib/libtorch_cpu.so and lib/libc10.so in it", folder.display())]
-    NoLibtorch { folder: PathBuf, cause: String },
+impl Error {
+    /// A file's content is not what was locked.
+    pub(crate) fn wrong_hash(what: &str, expected: Digest, found: Digest, next: &str) -> Self {
+        Self::Trouble(format!(
+            "{what} has the wrong content: expected {expected}, found {found}; {next}"
+        ))
+    }
+
+    /// The lock does not fit the spec or what there is.
+    pub fn lock_differs(image: &str, cause: &str) -> Self {
+        Self::Input(format!(
+            "the lock of image {image} does not fit: {cause}; run `{} images lock {image}`",
+            protocol::program()
+        ))
+    }
+
+    pub(crate) fn no_lock(image: &str) -> Self {
+        Self::Input(format!(
+            "image {image} has no lock; run `{} images lock {image}`",
+            protocol::program()
+        ))
+    }
+
+    pub(crate) fn no_libtorch(folder: &Path, cause: &str) -> Self {
+        Self::Input(format!(
+            "{} is no libtorch folder: {cause}; expected lib/libtorch_cpu.so and lib/libc10.so in it",
+            folder.display()
+        ))
+    }
 }
 
 fn disk_hint(error: &io::Error) -> &'static str {
@@ -154,7 +132,7 @@ fn disk_hint(error: &io::Error) -> &'static str {
 }
 
 /// Names the file that an I/O error is about.
-pub(crate) fn at(path: &std::path::Path) -> impl Fn(io::Error) -> Error + '_ {
+pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
     |source| Error::Io {
         path: path.to_owned(),
         source,

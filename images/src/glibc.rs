@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 pub struct Glibc {
     /// 2, so far.
     pub major: u32,
-    /// The release.
     pub minor: u32,
 }
 

@@ -3,7 +3,7 @@
 //! The folders show the way of a build, and each uses only those before it: `spec` and `lock` say
 //! what an image is, [`Catalog`] reads both, `store` keeps what was fetched, `slim` finds the GPU code that goes, `oci` writes layers and
 //! archives, `base`, `libtorch` and `workload` get the parts, `assembly` puts them together, `load`
-//! brings the image into an engine, and `verify` builds it once more. `package` is apart: the
+//! brings the image into an engine. `package` is apart: the
 //! archive of this program.
 
 mod assembly;
@@ -29,13 +29,11 @@ mod push;
 mod slim;
 mod spec;
 mod store;
-mod verify;
 mod workload;
 
 pub use assembly::{
     Assembly, assemble,
     contents::SCENARIO_IN_IMAGE,
-    facts_below,
     sources::{LockUse, Sources, libtorch_of, scenario_of},
     write_missing_lock,
 };
@@ -51,7 +49,6 @@ pub use glibc::Glibc;
 pub use libtorch::{Libtorch, installed::installed_version};
 pub use load::{
     Loaded, Ready, ensure,
-    files::load_files,
     inventory::{self, Present},
     own::{OwnImage, own_image},
     ready_made::{PROTOCOLS, ReadyMade, ready_made},
@@ -63,9 +60,5 @@ pub use spec::{
     Base, LibtorchSpec, Spec, flavour::Flavour, gpu::GpuArchitecture,
     reserved::environment as reserved_environment,
 };
-pub use store::{
-    Cache,
-    trim::{Cleared, Removed, clear_cache},
-};
-pub use verify::{ComparedLayer, Difference, Verification, verify};
+pub use store::Cache;
 pub use workload::{ScenarioBinary, cargo, is_of_a_package, plain_cargo, reproducible};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use askama::Template;
 use record::{
     Reason,
-    fit::{Attempt, Choice, Fit, Found},
+    fit::{Attempt, Fit, Found},
 };
 
 use crate::{
@@ -76,16 +76,8 @@ pub(crate) fn place(fit: &Fit) -> String {
 }
 
 pub(crate) fn document(fit: &Fit) -> Vec<Block> {
-    let mut blocks: Vec<Block> = Table::of(fit.found.iter().map(largest).collect())
-        .map(Block::Table)
-        .into_iter()
-        .collect();
-    blocks.extend(Block::titled(
-        "Pareto front of batch, memory and throughput",
-        fit.front.iter().map(front).collect(),
-        false,
-    ));
-    blocks
+    let table = Table::of(fit.found.iter().map(largest).collect());
+    table.map(Block::Table).into_iter().collect()
 }
 
 pub(crate) fn names(names: [&String; 3]) -> TableRow {
@@ -107,17 +99,6 @@ fn largest(one: &Found) -> TableRow {
         Kind::Number.cell("peak", known(best.and_then(peak))),
         Kind::Number.cell("throughput", known(best.and_then(throughput))),
         Kind::Message.cell("why no more", why_no_more(one)),
-    ]);
-    row
-}
-
-fn front(one: &Choice) -> TableRow {
-    let speed = Quantity::Throughput.write(one.throughput_samples_per_second);
-    let mut row = names([&one.image, &one.scenario, &one.combination]);
-    row.extend([
-        Kind::Number.cell("batch", one.batch.to_string()),
-        Kind::Number.cell("peak", bytes(one.peak_bytes as f64)),
-        Kind::Number.cell("throughput", speed),
     ]);
     row
 }

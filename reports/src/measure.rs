@@ -28,7 +28,6 @@ pub fn width(text: &str, size: f64) -> f64 {
     f64::from(thousandths) / 1000.0 * size
 }
 
-/// Width of `text` in bold.
 pub fn bold_width(text: &str, size: f64) -> f64 {
     width(text, size) * BOLD
 }

@@ -17,6 +17,9 @@ pub(crate) enum Error {
     /// What the user gave cannot be used.
     #[error("{0}")]
     Input(String),
+    /// What could not be measured, or not be decided.
+    #[error("{0}")]
+    Undecided(String),
     /// What the machine did not do.
     #[error("{0}")]
     Trouble(String),
@@ -64,8 +67,6 @@ pub(crate) enum Error {
     Engine(#[from] engine::Error),
     #[error(transparent)]
     Device(Box<dyn StdError + Send + Sync>),
-    #[error(transparent)]
-    Bisect(#[from] bench_suite::bisect::BisectError),
     /// One of a command's own.
     #[error("{0}")]
     Own(Box<dyn OwnError>),

@@ -2,7 +2,7 @@
 
 use std::{io, process::ExitCode};
 
-use bench_suite::{bisect::BisectError, device::DeviceError, executors::ExecutorError};
+use bench_suite::{device::DeviceError, executors::ExecutorError};
 use reports::{ReportError, site::SiteError};
 
 use crate::error::Error;
@@ -30,7 +30,9 @@ impl Error {
     fn code(&self) -> Code {
         match self {
             Self::Gate(_) | Self::TestsFailed { .. } => Code::GateSaysNo,
-            Self::RunsFailed { .. } | Self::Unfinished { .. } => Code::SomeRunsFailed,
+            Self::Undecided(_) | Self::RunsFailed { .. } | Self::Unfinished { .. } => {
+                Code::SomeRunsFailed
+            }
             Self::Own(error) => error.code(),
             Self::Folder(error)
             | Self::Report(ReportError::Folder(error))
@@ -51,7 +53,6 @@ impl Error {
                 Code::Trouble
             }
             Self::Trouble(_)
-            | Self::Bisect(BisectError::Write { .. })
             | Self::Start { .. }
             | Self::Json { .. }
             | Self::Output { .. }
@@ -112,16 +113,7 @@ fn is_configuration(error: &images::Error) -> bool {
     use images::Error as E;
     matches!(
         error,
-        E::Input(_)
-            | E::Yaml(_)
-            | E::Unpinned { .. }
-            | E::BadLock { .. }
-            | E::LockDiffers { .. }
-            | E::NoLock { .. }
-            | E::NoLibtorch { .. }
-            | E::BadBase { .. }
-            | E::BadArchive { .. }
-            | E::NoHome
+        E::Input(_) | E::Yaml(_) | E::Unpinned { .. } | E::BadLock { .. } | E::BadBase { .. }
     )
 }
 

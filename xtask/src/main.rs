@@ -60,7 +60,7 @@ enum Command {
     History(HistoryArgs),
     /// List regressions that `trend --gate` found, and accept them
     Ledger(LedgerArgs),
-    /// Build, lock, verify, compare and remove images
+    /// Build, lock, push and remove images
     #[command(subcommand, after_help = exit_codes!())]
     Images(ImagesCommand),
     /// List, show and check suites; check a program of your own
@@ -116,7 +116,7 @@ async fn main() -> ExitCode {
         Command::Images(command) => commands::images::run(command, &printer).await,
         Command::Fit(args) => commands::fit::run(args, &printer).await,
         Command::Report(args) => commands::report::run(args, &printer),
-        Command::Scenarios(command) => commands::scenarios::run(command, &printer).await,
+        Command::Scenarios(command) => commands::scenarios::run(command, &printer),
         Command::Site(args) => commands::site::run(args, &printer),
         Command::Trend(args) => commands::trend::run(args, &printer),
         Command::Completions { shell } => {

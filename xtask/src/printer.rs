@@ -45,12 +45,11 @@ impl Printer {
         self.write(&shown(text));
     }
 
-    /// What is to act on who reads it, on standard output: workflow commands, scripts for a shell.
+    /// A script for a shell, on standard output, as it is.
     pub(crate) fn verbatim(&self, text: &str) {
         self.write(text);
     }
 
-    /// Whether all results are written.
     pub(crate) fn finish(&self) -> Result<()> {
         match self.failed.get() {
             Some(error) => Err(Error::Output {

@@ -13,7 +13,6 @@ pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
 
-/// An empty table with this header.
 pub(crate) fn table<T: Into<String>>(format: Format, header: impl IntoIterator<Item = T>) -> Table {
     Table {
         format,

@@ -1,87 +1,62 @@
-//! `scenarios conform` with programs that need neither torch nor a container.
+//! Programs that report by `docs/protocol.md`, which need neither torch nor a container.
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
-    time::{Duration, Instant},
+    process::Command,
 };
+
+use bench_suite::{
+    hook,
+    results::{self, Results},
+};
+use protocol::{EVENTS_VARIABLE, ProgramRun, RUN_VARIABLE, Snapshot, Source, Until, VERSION};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn conform(words: &[&str], variables: &[(&str, &str)]) -> (Output, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_torchgauge"))
-        .args(["scenarios", "conform"])
-        .args(words)
-        .current_dir(root())
-        .env_remove("PYTHONPATH")
-        .envs(variables.iter().copied())
-        .output()
-        .expect("the program runs");
-    let told = [&output.stdout[..], &output.stderr[..]].concat();
-    (output, String::from_utf8(told).expect("text"))
-}
-
-#[track_caller]
-fn check(words: &[&str], code: i32, expected: &[&str]) {
-    check_with(words, &[], code, expected);
-}
-
-#[track_caller]
-fn check_with(words: &[&str], variables: &[(&str, &str)], code: i32, expected: &[&str]) {
-    let (output, told) = conform(words, variables);
-    assert_eq!(output.status.code(), Some(code), "{words:?}:\n{told}");
-    // Tables are as wide as what stands in them.
-    let flat = told.split_whitespace().collect::<Vec<_>>().join(" ");
-    for expected in expected {
-        assert!(
-            flat.contains(expected),
-            "{words:?}: no `{expected}` in\n{told}"
-        );
-    }
-}
-
-/// A program in shell that writes these lines.
-fn lines(lines: &[&str]) -> String {
-    let lines = lines.iter().map(|line| format!("'{line}'"));
-    let lines: Vec<String> = lines.collect();
-    format!(
-        r#"printf '%s\n' {} >> "$TORCHGAUGE_EVENTS""#,
-        lines.join(" ")
-    )
-}
-
-const STARTED: &str = r#"{"event":"started","version":4,"run":"conform"}"#;
-const STEP: &str = r#"{"event":"step","index":0,"values":{"step_seconds":0.5,"loss":2}}"#;
-const FINISHED: &str = r#"{"event":"finished","values":{}}"#;
-
-#[test]
-fn kernels_of_profiled_steps_are_shown() {
+/// Runs a program to its end with the hook in place, asked for 20 steps after 2 of warm-up and 3
+/// with the profiler; what it reported.
+fn reported(words: &[&str], measured: u32, path: Option<&Path>) -> Results {
     let folder = tempfile::tempdir().unwrap();
-    let script = folder.path().join("train.py");
-    let loop_ = "import torch\noptimizer = torch.optim.SGD([torch.Parameter()])\n\
-                 for i in range(99):\n    torch.work()\n    optimizer.step()\n";
-    fs::write(&script, loop_).unwrap();
-    let fake = root().join("scenarios/python/tests/fake");
-    let variables = [("PYTHONPATH", fake.to_str().unwrap())];
-    let command = ["--", "python3", script.to_str().unwrap()];
-    let words = [&["--steps", "3", "--profiled-steps", "2"][..], &command].concat();
-    let expected = [
-        "profile ",
-        "kernel in a step for",
-        "aten::mm 1 8.00 ms aten::linear 1 1.00 ms",
-        "2 kernels in all",
-        "the program conforms",
-    ];
-    check_with(&words, &variables, 0, &expected);
-    let (_, told) = conform(&[&["--steps", "3"][..], &command].concat(), &variables);
-    assert!(!told.contains("kernel"), "nobody asked: {told}");
+    hook::write(folder.path()).unwrap();
+    let events = folder.path().join("events");
+    fs::write(&events, "").unwrap();
+    let asked = ProgramRun {
+        version: VERSION,
+        run: "r-1".to_owned(),
+        warmup: 2,
+        warmup_seconds: 0,
+        measured,
+        profiled: 3,
+        attribution: false,
+        snapshot: Snapshot::Never,
+        snapshot_entries: 0,
+        samples_per_step: Some(8.0),
+        until: Until::Exit,
+    };
+    let before = path.map(|path| path.as_os_str().to_owned());
+    let output = Command::new(words[0])
+        .args(&words[1..])
+        .current_dir(root())
+        .env(EVENTS_VARIABLE, &events)
+        .env(RUN_VARIABLE, serde_json::to_string(&asked).unwrap())
+        .env(
+            "PYTHONPATH",
+            hook::python_path(folder.path().into(), before),
+        )
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    let results = results::read(&events, "r-1", 1, 1 << 20);
+    assert_eq!(results.fault, None, "{words:?}");
+    results
 }
 
 #[test]
-fn the_examples_conform() {
+fn the_examples_report_as_the_page_says() {
     let folder = tempfile::tempdir().unwrap();
     let binary = folder.path().join("steps");
     let compiled = Command::new("g++")
@@ -97,37 +72,30 @@ fn the_examples_conform() {
         .expect("g++ runs; apt-get install g++");
     assert!(compiled.success());
     let binary = binary.to_str().unwrap();
-    let steps = ["--warmup", "2", "--steps", "3", "--"];
-    let all = |program: &[&'static str]| [&steps[..], program].concat();
-    check(
-        &all(&["python3", "docs/examples/programs/train.py"]),
-        0,
-        &[
-            "0 3 step_seconds",
-            "0 samples_count 24 count helper",
-            "0 weight 0.0",
-            "step_source helper",
-            "the program conforms",
-        ],
-    );
-    check(
-        &all(&["sh", "docs/examples/programs/steps.sh"]),
-        0,
-        &["0 3 step_seconds", "naps_count 3 count program"],
-    );
-    check(
-        &[&steps[..], &[binary]].concat(),
-        0,
-        &["0 samples_count 48.000 program", "samples/s program"],
-    );
-    for program in [
-        "python3 docs/examples/programs/train.py",
-        "sh docs/examples/programs/steps.sh",
-        binary,
+    for (program, name, value, source) in [
+        (
+            "python3 docs/examples/programs/train.py",
+            "samples_count",
+            24.0,
+            Source::Helper,
+        ),
+        (
+            "sh docs/examples/programs/steps.sh",
+            "naps_count",
+            3.0,
+            Source::Program,
+        ),
+        (binary, "samples_count", 48.0, Source::Program),
     ] {
-        let mut words = program.split(' ');
-        let alone = Command::new(words.next().unwrap())
-            .args(words)
+        let words: Vec<&str> = program.split(' ').collect();
+        let told = reported(&words, 3, None);
+        let told = told.first();
+        assert_eq!(told.steps.len(), 3, "{program}");
+        assert_eq!(told.values.get(name), Some(&value), "{program}");
+        let of = told.reported.get(name).map(|reported| reported.source);
+        assert_eq!(of.unwrap_or(Source::Program), source, "{program}");
+        let alone = Command::new(words[0])
+            .args(&words[1..])
             .current_dir(root())
             .env("PYTHONPATH", root().join("scenarios/python"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
@@ -141,183 +109,19 @@ fn the_examples_conform() {
 fn the_hook_counts_steps_of_a_program_that_does_nothing_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("train.py");
-    let text = "import time, torch\n\
+    let text = "import torch\n\
         optimizer = torch.optim.SGD([torch.Parameter()])\n\
-        for i in range(1000):\n    optimizer.step()\n    time.sleep(0.01)\n";
+        for i in range(30):\n    torch.work()\n    optimizer.step()\n";
     fs::write(&program, text).unwrap();
     let fake = root().join("scenarios/python/tests/fake");
-    let variables = [
-        ("PYTHONPATH", fake.to_str().unwrap()),
-        ("PYTHONDONTWRITEBYTECODE", "1"),
-    ];
-    let program = program.to_str().unwrap();
-    let words = ["--samples-per-step", "8", "--", "python3", program];
-    let expected = [
-        "0 20 step_seconds",
-        "samples_count 160 count hook",
-        "throughput_samples_per_second",
-        "torch 2.99.0+fake",
-        "after its measured steps the program was ended by SIGTERM",
-        "the program conforms",
-    ];
-    check_with(&words, &variables, 0, &expected);
-    let without = [&["--no-hook", "--time-limit", "1s"], &words[2..]].concat();
-    let expected = ["violation: no event was written", "took longer than 1.00 s"];
-    check_with(&without, &variables, 1, &expected);
-    let more = [
-        "--steps",
-        "990",
-        "--warmup",
-        "20",
-        "--until-exit",
-        "--",
-        "python3",
-        program,
-    ];
-    let expected = [
-        "violation: rank 0: 980 measured steps, and 990 were asked for",
-        "the program ended with status 0",
-    ];
-    check_with(&more, &variables, 1, &expected);
-}
-
-#[test]
-fn every_violation_is_named_with_its_line() {
-    let value = |words: &str| format!(r#"{{"event":"value","name":"bleu","value":1,{words}}}"#);
-    let (unit, better) = (value(r#""unit":"furlong""#), value(r#""better":"up""#));
-    let program = lines(&[
-        STARTED,
-        &unit,
-        &better,
-        "garbage",
-        r#"{"event":"step","index":1,"values":{}}"#,
-        r#"{"event":"heartbeat","phase":"warmup","step":1,"rank":3}"#,
-        r#"{"event":"facts","facts":{"No":"1"}}"#,
-        r#"{"event":"step","index":0,"values":{"loss":1}}"#,
-        r#"{"event":"value","name":"measured_seconds","value":1,"unit":"bytes"}"#,
-        r#"{"event":"finished","values":{"peak_allocated_bytes":5,"peak_reserved_bytes":1}}"#,
-        STEP,
-    ]);
-    check(
-        &["--steps", "2", "--", "sh", "-c", &program],
-        1,
-        &[
-            "line 2 of the results file",
-            "unknown variant `furlong`, expected one of `samples-per-second`",
-            "line 3 of the results file",
-            "unknown variant `up`, expected `less` or `more`",
-            "line 4 of the results file, `garbage`",
-            "line 5 of the results file",
-            "step 1, expected step 0",
-            "line 6 of the results file",
-            "of rank 3, expected ranks below 1",
-            "line 7 of the results file",
-            "the name `No`: expected up to 64 of a-z",
-            "line 11 of the results file",
-            "an event after the last one",
-            "rank 0: 1 measured step, and 2 were asked for",
-            "rank 0: step 0 has no step_seconds",
-            "rank 0: measured_seconds in `bytes`, expected `s`",
-            "rank 0: peak_allocated_bytes is 5, more than peak_reserved_bytes, which is 1",
-            "the program does not conform: 11 violations",
-        ],
-    );
-}
-
-#[test]
-fn a_program_without_steps_says_so() {
-    let program = lines(&[
-        STARTED,
-        r#"{"event":"facts","facts":{"engine":"v8"}}"#,
-        r#"{"event":"finished","values":{"measured_seconds":1.5}}"#,
-    ]);
-    let expected = [
-        "rank 0: engine v8",
-        "rank 0: no steps",
-        "the program conforms",
-    ];
-    check(&["--", "sh", "-c", &program], 0, &expected);
-}
-
-#[test]
-fn what_ends_badly_is_no_success() {
-    let failed =
-        r#"{"event":"failed","reason":"exception","phase":"measure","message":"KeyError: 1"}"#;
-    let failed = lines(&[STARTED, failed]);
-    let torn = format!("{}; printf '{{' >> $TORCHGAUGE_EVENTS", lines(&[STARTED]));
-    for (program, expected) in [
-        ("echo some words; exit 3", "| some words"),
-        ("exit 3", "violation: the program ended with status 3"),
-        (
-            "kill -SEGV $$",
-            "violation: the program was ended by SIGSEGV",
-        ),
-        (failed.as_str(), "violation: rank 0: it failed: KeyError: 1"),
-        (torn.as_str(), "line 2 of the results file is torn"),
-        (&lines(&[STARTED]), "ends without the event `finished`"),
-        ("rm $TORCHGAUGE_EVENTS", "the results file cannot be read"),
-        (
-            "rm $TORCHGAUGE_EVENTS; mkfifo $TORCHGAUGE_EVENTS; sleep 0.2",
-            "the results file cannot be read",
-        ),
-    ] {
-        check(&["--", "sh", "-c", program], 1, &[expected]);
-    }
-    check(
-        &["--", "/no/such/program"],
-        2,
-        &["cannot start /no/such/program"],
-    );
-    check(&[], 2, &["COMMAND"]);
-    check(&["--steps", "0", "--", "true"], 2, &["--steps"]);
-}
-
-#[test]
-fn nothing_stays_behind_and_nothing_goes_on_without_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let pids = folder.path().join("pids");
-    let began = Instant::now();
-    // It ignores SIGTERM, has a child, and a grandchild that left with the pipe.
-    let program = format!(
-        "trap '' TERM; sleep 300 & echo $! >> {pids}; setsid sleep 8 & {}; \
-         while :; do sleep 0.1; done",
-        lines(&[STARTED, STEP, FINISHED]),
-        pids = pids.display(),
-    );
-    let expected = ["after its measured steps the program was ended by SIGKILL"];
-    check(&["--steps", "1", "--", "sh", "-c", &program], 0, &expected);
-    let child = fs::read_to_string(&pids).unwrap();
-    let state = fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
-    assert!(state.is_empty() || state.contains(") Z "), "{state}");
-    for (endless, expected) in [
-        ("yes >> $TORCHGAUGE_EVENTS", "larger than 67108864 bytes"),
-        ("yes", "the program wrote more than 67108864 bytes"),
-    ] {
-        check(&["--", "sh", "-c", endless], 1, &["violation:", expected]);
-    }
-    check(
-        &["--time-limit", "1s", "--", "sleep", "300"],
-        1,
-        &["the program took longer than 1.00 s and was ended"],
-    );
-    assert!(
-        began.elapsed() < Duration::from_mins(1),
-        "{:?}",
-        began.elapsed()
-    );
-}
-
-#[test]
-fn what_a_program_says_acts_on_no_terminal() {
-    let program = lines(&[
-        STARTED,
-        "\u{1b}[2J",
-        r#"{"event":"facts","facts":{"a":"\u001b[2J"}}"#,
-        FINISHED,
-    ]) + "; printf '\\033]0;x\\007\\n'";
-    let (_, told) = conform(&["--", "sh", "-c", &program], &[]);
-    assert!(!told.contains(['\u{1b}', '\u{7}']), "{told:?}");
-    assert!(told.contains("\\u{1b}[2J"), "{told}");
+    let told = reported(&["python3", program.to_str().unwrap()], 20, Some(&fake));
+    let told = told.first();
+    assert_eq!(told.steps.len(), 20);
+    assert_eq!(told.values.get("samples_count"), Some(&160.0));
+    assert_eq!(told.reported["samples_count"].source, Source::Hook);
+    assert_eq!(told.facts["torch"], "2.99.0+fake");
+    let kernels: Vec<&str> = told.kernels.values().map(|one| one.name.as_str()).collect();
+    assert_eq!(kernels, ["aten::linear", "aten::mm"]);
 }
 
 /// Those of the helper and the hook.

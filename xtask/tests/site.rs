@@ -6,8 +6,6 @@ use std::{
     process::Command,
 };
 
-use serde_json::Value;
-
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -52,27 +50,19 @@ fn the_index_of_the_gallery_is_that_of_its_sessions() {
     let home = tempfile::tempdir().expect("a folder");
     let out = home.path().join("site");
     let place = out.to_str().expect("text");
-    let db = home.path().join("history");
-    let db = db.to_str().expect("text");
+    let drawn = home.path().join("trend");
     let series = "bench-suite/judge/benches/bars/series/tigerbeetle-load_accepted.csv";
-    let unit = "transactions/s";
-    let name = "TigerBeetle load_accepted";
-    let import = [
-        "history",
-        "--history",
-        db,
-        "import",
-        name,
+    let words = [
+        "trend",
+        "--input",
         series,
-        "--unit",
-        unit,
+        "--out",
+        drawn.to_str().expect("text"),
     ];
-    check(&import, 0, "");
+    check(&words, 0, "");
     let words = [
         "site",
         "reports/gallery",
-        "--history",
-        db,
         "--title",
         "Gallery",
         "--out",
@@ -84,15 +74,14 @@ fn the_index_of_the_gallery_is_that_of_its_sessions() {
         .into_iter()
         .map(|name| format!("{name}/card.svg"));
     let cards = cards.filter(|card| out.join(card).is_file());
-    let trends = names(&out.join("trends")).into_iter();
-    let trends = trends.map(|name| format!("trends/{name}"));
-    let trends: Vec<String> = trends.collect();
-    assert_eq!(trends.len(), 3, "{trends:?}");
-    let files = cards.chain(trends).chain(["README.md".to_owned()]);
-    let files: Vec<String> = files.collect();
+    let cards = cards
+        .chain(["README.md".to_owned()])
+        .map(|name| (name.clone(), out.join(name)));
+    let trend = ["trend.html", "trend.md"].map(|name| (format!("trends/{name}"), drawn.join(name)));
+    let files: Vec<(String, PathBuf)> = cards.chain(trend).collect();
     assert!(files.len() > 10, "{files:?}");
-    for file in &files {
-        let fresh = fs::read_to_string(out.join(file)).expect("a file of the site");
+    for (file, fresh) in &files {
+        let fresh = fs::read_to_string(fresh).expect("a file that was drawn");
         if env::var_os("UPDATE_DOCS").is_some() {
             let place = gallery.join(file);
             fs::create_dir_all(place.parent().expect("a folder")).expect("the gallery");
@@ -153,19 +142,9 @@ fn a_site_takes_the_place_of_the_one_before() {
         .expect("a trend");
     let page = fs::read_to_string(home.path().join("site/trends").join(page)).expect("a page");
     assert!(page.contains("<a href=\"../h200-overhead/report.html\">"));
-    let words = [
-        "site",
-        overhead,
-        &compared,
-        "--history",
-        &db,
-        "--out",
-        &out,
-        "--format=json",
-    ];
-    let told = check(&words, 0, "3 pages drawn");
-    let report: Value = serde_json::from_str(&told).expect("JSON");
-    assert_eq!(report["drawn"][0], "compared");
+    let words = ["site", overhead, &compared, "--history", &db, "--out", &out];
+    check(&words, 0, "3 pages drawn");
+    assert!(home.path().join("site/compared").is_dir());
     assert!(!home.path().join("site/cpu-versions").exists());
     let left = names(home.path());
     assert!(left.iter().all(|name| !name.starts_with('.')), "{left:?}");

@@ -9,7 +9,7 @@ use std::{
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use rayon::prelude::*;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::{HistoryError, key::matches};
@@ -85,10 +85,6 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     regular_file::read(path, MOST_BYTES).map_err(|error| error.to_string())
 }
 
-pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
-    serde_json::from_slice(&read(path)?).map_err(|error| error.to_string())
-}
-
 /// Writes a file whole, and its folder where there is none.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), HistoryError> {
     let attempt = || {
@@ -114,7 +110,6 @@ pub(crate) fn remove(path: &Path) -> Result<(), HistoryError> {
     }
 }
 
-/// The file of a session or an imported series.
 pub(crate) fn file_name(name: &str) -> String {
     folder_name([name]) + ".json"
 }

@@ -59,7 +59,6 @@ fn lines(Series { info, points }: &Series) -> String {
     String::from_utf8(writer.into_inner().expect(IN_MEMORY)).expect("its fields are text")
 }
 
-/// A line of an export.
 #[derive(Serialize)]
 struct Line<'p> {
     #[serde(flatten)]

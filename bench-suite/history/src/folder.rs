@@ -8,12 +8,10 @@ use std::{
 use etcetera::base_strategy::{BaseStrategy, Xdg};
 
 use crate::{
-    HistoryError, SeriesFilter, SeriesKey,
-    disk::{file_name, files, read, read_all, read_json},
+    HistoryError, SeriesFilter,
+    disk::{file_name, files, read, read_all},
     error::refused,
     file::{KnownCells, SessionFile},
-    import::Import,
-    key::matches,
 };
 
 /// The history in a folder, which may be one that is not there yet.
@@ -27,7 +25,6 @@ pub struct History {
 pub struct Contents {
     /// The oldest first.
     pub(crate) sessions: Vec<SessionFile>,
-    pub(crate) imports: Vec<Import>,
     pub(crate) filter: SeriesFilter,
     /// Files that were left out, and why: a sentence each.
     pub left_out: Vec<String>,
@@ -76,11 +73,7 @@ impl History {
         self.folder.join("results")
     }
 
-    pub(crate) fn imports(&self) -> PathBuf {
-        self.folder.join("imports")
-    }
-
-    /// Reads the sessions and imported series that have a series that fits. A file that cannot be read is left out.
+    /// Reads the sessions that have a series that fits. A file that cannot be read is left out.
     pub fn read(&self, filter: &SeriesFilter) -> Contents {
         let mut left_out = Vec::new();
         let results = self.results();
@@ -110,16 +103,8 @@ impl History {
             }
             is_first
         });
-        let imported = filter.machine.as_ref();
-        let imports = if imported.is_none_or(|machine| matches(machine, SeriesKey::IMPORTED)) {
-            let places = files(&self.imports(), &[], &mut left_out);
-            read_all(&places, |path| read_json(path), &mut left_out)
-        } else {
-            Vec::new()
-        };
         Contents {
             sessions,
-            imports,
             filter: filter.clone(),
             left_out,
         }

@@ -12,7 +12,7 @@ use wildmatch::WildMatchPattern;
 #[serde(default)]
 pub struct SeriesKey {
     /// The machine's name, or that of its class where the user named one;
-    /// [`SeriesKey::IMPORTED`] for an imported series.
+    /// [`SeriesKey::ELSEWHERE`] for a series from a file.
     pub machine: String,
     /// The GPU, such as `NVIDIA H200`, with its index behind it where the machine has several
     /// (`NVIDIA H200 #3`); the CPU's model for runs on the CPU.
@@ -29,13 +29,13 @@ pub struct SeriesKey {
 }
 
 impl SeriesKey {
-    /// The machine of imported series.
-    pub const IMPORTED: &str = "imported";
+    /// The machine of series that were measured elsewhere.
+    pub const ELSEWHERE: &str = "imported";
 
-    /// The key of an imported series.
-    pub fn imported(name: &str) -> Self {
+    /// The key of a series from a file.
+    pub fn elsewhere(name: &str) -> Self {
         Self {
-            machine: Self::IMPORTED.into(),
+            machine: Self::ELSEWHERE.into(),
             scenario: name.into(),
             metric: "value".into(),
             ..Self::default()
@@ -110,7 +110,7 @@ pub struct SeriesFilter {
     pub scenario: Option<String>,
     pub variant: Option<String>,
     pub metric: Option<String>,
-    /// Of the metrics that fail a gate, of these, and imported ones; `None` takes all.
+    /// Of the metrics that fail a gate, and of these; `None` takes all.
     pub gated_or: Option<Vec<String>>,
 }
 
@@ -128,7 +128,6 @@ impl SeriesFilter {
         ]
     }
 
-    /// Whether it takes series of this metric.
     pub(crate) fn takes_metric(&self, name: &str, rows: &Rows) -> bool {
         let is_gated = || rows.named(name).is_some_and(Metric::is_gated);
         let others = self.gated_or.as_ref();
@@ -205,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_key_reads_on_one_line_without_control_characters() {
-        let key = SeriesKey::imported("rocks\u{1b}[2Jdb\n");
+        let key = SeriesKey::elsewhere("rocks\u{1b}[2Jdb\n");
         assert_eq!(
             key.to_string(),
             "imported / rocks\\u{1b}[2Jdb\\u{a} / value"

@@ -14,7 +14,6 @@ mod file;
 mod folder;
 #[doc(hidden)]
 pub mod fuzzing;
-mod import;
 mod key;
 mod ledger;
 mod method;
@@ -30,7 +29,6 @@ pub use error::HistoryError;
 pub use export::{export, export_to};
 pub use file::Attributes;
 pub use folder::{Contents, History};
-pub use import::{Imported, ImportedSeries, read_csv};
 pub use key::{PointFilter, SeriesFilter, SeriesKey};
 pub use ledger::{
     Acceptance, Change, Entry, Kind, Ledger, LedgerFile, Night, Place, Seen, State, Time,

@@ -18,7 +18,6 @@ use crate::{
 const MUCH: &str = "high";
 const LITTLE: &str = "low";
 
-/// The file of a session with these labels.
 pub(crate) fn session_file(session: &Session, records: &[Record], labels: &Labels) -> SessionFile {
     let machine = session.machine();
     let tracks = track::tracks(&images(session, records), &labels.tracks);

@@ -26,10 +26,10 @@ pub struct SeriesInfo {
     pub direction: Direction,
     /// How they behave from run to run.
     pub kind: Kind,
-    /// The largest relative change that counts as none, where the series says so itself.
+    /// The largest relative change that counts as none.
     #[serde(skip)]
     pub threshold: Option<f64>,
-    /// Runs that it has a value of, or imported points.
+    /// Runs that it has a value of.
     pub points: u64,
     /// When the oldest of them began, in seconds since 1970-01-01 UTC.
     pub oldest: Option<f64>,
@@ -71,7 +71,7 @@ pub struct Point {
     /// In the series' unit.
     pub value: f64,
     pub runs: u64,
-    /// The run's name; `None` for an imported point and for a session's median.
+    /// The run's name; `None` for a session's median.
     pub run: Option<String>,
     pub attempt: Option<u32>,
     /// The block; `None` as for the run.
@@ -86,14 +86,13 @@ pub struct Point {
 /// What points of one cell and session share.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Origin {
-    /// The session; `None` for an imported point.
-    pub session: Option<String>,
+    pub session: String,
     /// When the session began, in seconds since 1970-01-01 UTC.
     #[serde(skip)]
-    pub session_began: Option<f64>,
+    pub session_began: f64,
     /// What was measured: a commit, an image ID.
     pub revision: String,
-    /// What it was measured with; empty for an imported point.
+    /// What it was measured with.
     #[serde(serialize_with = "shared::serialize")]
     pub attributes: Arc<Attributes>,
 }

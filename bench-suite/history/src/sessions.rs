@@ -32,7 +32,6 @@ pub struct SessionInfo {
     pub revision: Option<String>,
     /// The branch, where one was given.
     pub branch: Option<String>,
-    /// The images that ran, by name.
     pub images: Vec<String>,
     pub runs: usize,
     pub failed: usize,

@@ -12,7 +12,6 @@ use crate::{
     Aggregate, Attributes, Origin, Point, PointFilter, Series, SeriesInfo, SeriesKey,
     file::{Cell, CellFacts, SessionFile},
     folder::Contents,
-    import::Import,
     key::fits,
     of_records::seconds,
 };
@@ -71,10 +70,6 @@ impl Contents {
         let of_cell =
             |(key, parts): &([&str; 7], Vec<Part<'_>>)| self.of_cell(*key, parts, aggregate);
         let mut all: Vec<Series> = cells.par_iter().flat_map_iter(of_cell).collect();
-        let imports = self.imports.iter();
-        let imports = imports
-            .filter(|one| *points == PointFilter::default() && self.filter.takes(&one.key()));
-        all.extend(imports.filter_map(Import::series));
         all.sort_by(|a, b| a.info.key.cmp(&b.info.key));
         all
     }
@@ -137,8 +132,8 @@ fn origin(file: &SessionFile, cell: &CellFacts, points: &PointFilter) -> Option<
     let revision = file.revision().or(attribute("image_id"));
     is_asked.then(|| {
         Arc::new(Origin {
-            session: Some(file.session.clone()),
-            session_began: Some(seconds(file.started)),
+            session: file.session.clone(),
+            session_began: seconds(file.started),
             revision: revision.unwrap_or(&file.session).to_owned(),
             attributes: Arc::new(attributes.clone()),
         })

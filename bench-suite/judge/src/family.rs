@@ -20,7 +20,6 @@ use crate::compare::{
 pub struct FamilyError {
     /// Position in the family, from 0.
     pub index: usize,
-    /// What is wrong with it.
     pub source: CompareError,
 }
 

@@ -53,7 +53,6 @@ pub enum SequentialError {
          at most 1; the budget has to be fixed before the first look"
     )]
     Fraction {
-        /// As given.
         fraction: f64,
         /// At the look before.
         last: f64,
@@ -61,7 +60,6 @@ pub enum SequentialError {
     /// Another number of metrics than before.
     #[error("{found} metrics, expected the same {expected} at every look")]
     Metrics {
-        /// As given.
         found: usize,
         /// As in the first look.
         expected: usize,

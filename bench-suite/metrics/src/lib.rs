@@ -40,11 +40,9 @@ pub mod source {
     pub const CLOCK: &str = "CUDA events; the clock on a CPU";
     /// Around work that begins and ends on an idle device.
     pub const WORKLOAD_CLOCK: &str = "the workload's clock";
-    /// From outside.
     pub const HARNESS_CLOCK: &str = "the harness's clock";
     /// Its accounting of the process.
     pub const KERNEL: &str = "kernel";
-    /// Counted by the workload.
     pub const COUNTER: &str = "workload";
     pub const IMAGE: &str = "the image's layers";
 }
@@ -204,7 +202,6 @@ impl Metric {
             .filter(|metric| metric.is_compared())
     }
 
-    /// The built-in row of this name.
     pub fn built_in(name: &str) -> Option<&'static Self> {
         let mut rows = catalogue::ALL.iter().copied();
         rows.find(|metric| metric.name == name)

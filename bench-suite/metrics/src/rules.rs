@@ -25,9 +25,7 @@ enum Rule {
     Product(&'static str, [&'static str; 2]),
     /// Above zero.
     Positive(&'static str),
-    /// At least this.
     Least(&'static str, f64),
-    /// Within this range.
     Within(&'static str, f64, f64),
 }
 

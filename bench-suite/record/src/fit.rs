@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::Outcome;
 
 /// Version of `fit.json`.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// One search: what was asked, and what came of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,8 +21,6 @@ pub struct Fit {
     pub machine: String,
     /// Every combination of the axes but the batch.
     pub found: Vec<Found>,
-    /// What no other choice beats.
-    pub front: Vec<Choice>,
     /// What to take, a sentence for each image and scenario.
     pub advice: Vec<String>,
 }
@@ -80,21 +78,4 @@ impl Found {
         let mut attempts = self.attempts.iter();
         attempts.find(|attempt| attempt.batch == batch && attempt.outcome.is_ok())
     }
-}
-
-/// A choice that no other beats in batch, memory and throughput alike.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Choice {
-    /// The image's name.
-    pub image: String,
-    /// The scenario's name.
-    pub scenario: String,
-    /// The choice on every axis but the batch.
-    pub combination: String,
-    /// Samples in a micro-batch.
-    pub batch: u32,
-    /// The most memory that it held.
-    pub peak_bytes: u64,
-    /// Throughput.
-    pub throughput_samples_per_second: f64,
 }

@@ -11,7 +11,6 @@ use super::{
 pub enum Choice {
     /// The first that can be opened.
     Auto,
-    /// This one, with its argument.
     Named(&'static Registration, String),
 }
 
@@ -47,7 +46,6 @@ impl FromStr for Choice {
     }
 }
 
-/// As it is read.
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

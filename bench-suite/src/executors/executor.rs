@@ -118,7 +118,6 @@ pub struct Registration {
     pub sweep: fn(&Path) -> usize,
 }
 
-/// What opening an executor comes to.
 pub type Opening = Result<Box<dyn Executor>, ExecutorError>;
 
 /// Why an executor cannot be used.

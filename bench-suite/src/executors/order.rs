@@ -25,7 +25,6 @@ use crate::{
 pub enum Asked {
     /// By the `scenario` binary.
     Builtin(Box<RunFile>),
-    /// By a program of the user's.
     Program {
         /// What it is asked for.
         run: ProgramRun,
@@ -47,7 +46,6 @@ impl Asked {
         matches!(self, Self::Program { program, .. } if program.has_hook)
     }
 
-    /// The built-in workload's run file.
     pub fn builtin(&self) -> Option<&RunFile> {
         match self {
             Self::Builtin(asked) => Some(asked),
@@ -121,7 +119,6 @@ pub struct RunPaths<'a> {
     pub log: &'a Path,
 }
 
-/// In the folder of a run.
 pub(super) const RUN_FILE: &str = "run.json";
 pub(super) const RESULTS_FILE: &str = "events.ndjson";
 
@@ -273,7 +270,6 @@ impl Order {
         matches!(&self.asked, Asked::Program { run, .. } if run.until == Until::Measured)
     }
 
-    /// The ranks on a host, and the device of each.
     fn ranks_on(&self, host: &dyn Host) -> Vec<(usize, Device)> {
         let all = self.places.iter().enumerate();
         let here = all.filter(|(_, at)| at.host.is_empty() || at.host == host.name());

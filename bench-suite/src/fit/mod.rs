@@ -8,8 +8,8 @@
 //! CPU a container whose memory is full and that gets nowhere wants memory, too: the kernel
 //! ends it only when nothing is left that could be read from the disk again.
 
+mod advice;
 mod memory_limit;
-mod pareto;
 mod search;
 
 use protocol::Positive;
@@ -19,8 +19,8 @@ use record::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub use advice::advice;
 use memory_limit::MemoryLimit;
-pub use pareto::{advice, front};
 use search::{Answer, Grain, Search};
 
 use crate::{

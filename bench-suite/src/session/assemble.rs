@@ -177,7 +177,6 @@ fn reported(results: &Results) -> Vec<DeclaredMetric> {
         .collect()
 }
 
-/// What a record has of the plan.
 fn planned(run: &Run, cell: &record::CellPlan, order: &Order) -> Record {
     Record {
         version: record::VERSION,

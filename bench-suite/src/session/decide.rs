@@ -39,7 +39,6 @@ pub fn until_decided(sides: SidesCompared, time_budget: Duration, most_blocks: u
     }
 }
 
-/// Whether the plan has both sides.
 pub fn check_sides(plan: &Plan, sides: &SidesCompared) -> Result<(), DecideError> {
     match sides {
         SidesCompared::Images { base } => {

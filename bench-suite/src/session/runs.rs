@@ -151,7 +151,6 @@ impl Stopped {
     }
 }
 
-/// A run that is to be attempted.
 #[derive(Debug, Clone, Copy)]
 struct Attempt<'a> {
     run: &'a Run,

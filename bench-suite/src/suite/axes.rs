@@ -54,7 +54,6 @@ pub(super) fn list_schemas(generator: &mut SchemaGenerator) -> BTreeMap<String, 
     axes
 }
 
-/// The schema of a program's parameter.
 pub(super) fn parameter_schema(is_list: bool) -> Value {
     let one = serde_json::json!({ "type": ["string", "number", "boolean"] });
     if !is_list {

@@ -23,7 +23,6 @@ pub struct Listed {
 }
 
 impl Catalog {
-    /// Of this folder.
     pub fn of(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),

@@ -98,7 +98,6 @@ pub(super) struct ScenarioFile {
     /// Its name, unique in the suite.
     #[schemars(regex(pattern = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"), length(max = 40))]
     pub(super) name: String,
-    /// What it is for.
     pub(super) description: Option<String>,
     /// The model of the built-in workload; this, or a program.
     pub(super) model: Option<Model>,
@@ -197,9 +196,7 @@ pub(super) fn check_names(document: &Document, file: &SuiteFile) -> Result<(), Y
     let check = |(place, scenario): (usize, &ScenarioFile)| {
         let at = KeyPath::root().key("scenarios").index(place).key("name");
         let mut others = file.scenarios[..place].iter();
-        let (message, expected) = if !document.mended(&at).is_empty() {
-            return Ok(());
-        } else if !is_name(&scenario.name) {
+        let (message, expected) = if !is_name(&scenario.name) {
             (
                 format!("`{}` is no name", scenario.name),
                 "expected up to 40 of a-z, 0-9 and -, not at the ends",
@@ -232,7 +229,6 @@ pub(super) fn check_version(document: &Document) -> Result<(), YamlError> {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WorkFile<'a> {
-    /// A task of the built-in workload.
     Builtin(Model, Task),
     Program(&'a ProgramFile),
 }
@@ -253,18 +249,11 @@ pub(super) fn work_of<'a>(
     at: &KeyPath,
     scenario: &'a ScenarioFile,
 ) -> Result<WorkFile<'a>, YamlError> {
-    // One that was taken out for what it stands beside is still there.
-    let program = document.mended(&at.clone().key("program"));
-    let has_program = scenario.program.is_some() || program.iter().any(Vec::is_empty);
     let (key, message) = match (scenario.model, &scenario.program, scenario.task) {
-        (Some(model), None, task) if !has_program => {
+        (Some(model), None, task) => {
             return Ok(WorkFile::Builtin(model, task.unwrap_or_default()));
         }
         (None, Some(program), None) => return Ok(WorkFile::Program(program)),
-        // Its axes are read all the same.
-        (None, None, task) if !document.mended(&at.clone().key("model")).is_empty() => {
-            return Ok(WorkFile::Builtin(Model::ALL[0], task.unwrap_or_default()));
-        }
         (None, None, _) => {
             let message = "nothing to run";
             let expected = "expected `model`, or `program` for one of your own";

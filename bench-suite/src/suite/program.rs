@@ -55,7 +55,6 @@ pub struct ProgramMount {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Network {
-    /// None.
     #[default]
     None,
     /// The engine's: the program reaches other machines.
@@ -146,7 +145,6 @@ impl Program {
     }
 }
 
-/// Whether this names an environment variable.
 pub fn is_variable(name: &str) -> bool {
     let mut letters = name.chars();
     letters
@@ -406,7 +404,6 @@ pub(super) fn environment_of(file: &ProgramFile, axes: &Axes) -> Variant {
     serde_json::from_value(Value::Object(chosen.collect())).unwrap_or_default()
 }
 
-/// The value that this is the text of.
 fn json_of(text: &str) -> Value {
     match text {
         "true" => true.into(),

@@ -15,9 +15,7 @@ use super::{limits::Limits, program::Program, validity::ValidityKeys};
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
-    /// The CPU.
     Cpu,
-    /// A CUDA GPU.
     Cuda,
 }
 
@@ -125,7 +123,6 @@ pub struct ScenarioVariant {
 }
 
 impl Scenario {
-    /// The variants that are for this device.
     pub fn variants_for(&self, device: DeviceKind) -> impl Iterator<Item = &ScenarioVariant> {
         self.variants
             .iter()

@@ -32,7 +32,6 @@ const WRONG: f64 = 0.05;
 /// A claim with what the session says of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimFound {
-    /// The claim.
     pub claim: Claim,
     /// *Refuted* if one pair refutes it, *holds* if every pair bears it out and there is one, else
     /// *inconclusive*.
@@ -50,7 +49,6 @@ pub struct ClaimFound {
 /// Pairs whose two cells were measured by different methods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OtherMethods {
-    /// How many.
     pub pairs: usize,
     /// What differs in them; the base is the baseline, the head the treated cell.
     pub differences: Vec<MethodDifference>,
@@ -81,13 +79,10 @@ impl ClaimFound {
 /// One measured pair of cells, or one cell where the claim is about a value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimPair {
-    /// The suite.
     pub suite: String,
-    /// The scenario.
     pub scenario: String,
     /// The cell without the treatment.
     pub baseline: Option<ClaimCell>,
-    /// The cell with it.
     pub treated: ClaimCell,
     /// What the measurement says.
     pub verdict: ClaimVerdict,
@@ -101,26 +96,21 @@ impl ClaimPair {
     }
 }
 
-/// One cell of a pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimCell {
     /// The scenario, where the claim is about two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario: Option<String>,
-    /// The image.
     pub image: String,
-    /// The variant.
     pub variant: String,
 }
 
 /// A claim, judged by one pair.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimVerdict {
-    /// What it comes to.
     pub outcome: Outcome,
     /// Measured treated ÷ baseline; of a value the value.
     pub measured: Option<f64>,
-    /// Its interval.
     pub interval: Option<Interval>,
     /// The claimed range as treated ÷ baseline; of a value as it is.
     pub claimed: Range,
@@ -154,7 +144,6 @@ pub struct ClaimsError {
     pub problem: ClaimProblem,
 }
 
-/// What is wrong with a claim.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimProblem {
     #[error(transparent)]

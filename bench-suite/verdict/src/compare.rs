@@ -87,7 +87,6 @@ pub struct CellMetric {
 /// Two sides, judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdicts {
-    /// [`VERSION`].
     pub version: u32,
     /// What was compared against.
     pub base: Origin,
@@ -110,17 +109,13 @@ pub struct Verdicts {
     pub cells: Vec<CellVerdicts>,
 }
 
-/// One cell, judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CellVerdicts {
     /// Its name: scenario and variant, and the suite where two have that in common.
     #[serde(default)]
     pub name: String,
-    /// The suite.
     pub suite: String,
-    /// The scenario.
     pub scenario: String,
-    /// The variant.
     pub variant: String,
     /// Runs that failed; `None` where all went well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,7 +130,6 @@ pub struct CellVerdicts {
 /// One metric of one cell, judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MetricVerdict {
-    /// Its name.
     pub metric: String,
     /// Whether a change for the worse fails a gate.
     pub gated: bool,
@@ -205,7 +199,6 @@ impl CellVerdicts {
 }
 
 impl Verdicts {
-    /// Every judged metric with its cell.
     pub fn all(&self) -> impl Iterator<Item = (&CellVerdicts, &MetricVerdict)> {
         self.cells
             .iter()

@@ -16,9 +16,7 @@ use crate::side::Runs;
 /// Runs of one cell that failed, on either side. They are left out of every metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Failures {
-    /// On the base side.
     pub base: FailedRuns,
-    /// On the head side.
     pub head: FailedRuns,
     /// Fisher's p that the head fails more often only by chance, the other cells of the comparison
     /// taken into account (Benjamini and Hochberg). What is no fault of an image does not count.
@@ -31,9 +29,7 @@ pub struct Failures {
 pub struct FailedRuns {
     /// Runs that there were, each with its last attempt.
     pub runs: usize,
-    /// How many of them failed.
     pub failed: usize,
-    /// How many failed for each reason.
     pub reasons: BTreeMap<Reason, usize>,
     /// Runs that failed as their suite expects; they are not among those that failed.
     #[serde(default)]

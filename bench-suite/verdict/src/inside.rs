@@ -33,7 +33,6 @@ pub struct Inside {
 pub struct KernelChanges {
     /// Time of all kernels of a step in the base, in seconds: the median over its runs.
     pub base_seconds: f64,
-    /// The same in the head.
     pub head_seconds: f64,
     /// Kernels whose time changes by 1 % of `base_seconds` at least, the largest change first.
     pub changes: Vec<KernelChange>,
@@ -41,16 +40,13 @@ pub struct KernelChanges {
     pub small: usize,
 }
 
-/// One kernel that changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelChange {
     /// Its name, cut at 200 letters.
     pub name: String,
-    /// How.
     pub change: KernelChanged,
     /// What a step of the base spends in it: medians over the runs; 0 where none ran it.
     pub base: KernelCost,
-    /// The same in the head.
     pub head: KernelCost,
 }
 
@@ -59,11 +55,9 @@ pub struct KernelChange {
 pub struct KernelCost {
     /// How often a step runs it.
     pub count: f64,
-    /// Its time.
     pub seconds: f64,
 }
 
-/// How a kernel changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum KernelChanged {

@@ -14,19 +14,13 @@ use serde::{Deserialize, Serialize};
 /// Where a side's runs come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Origin {
-    /// The session.
     pub session: String,
-    /// The image.
     pub image: String,
-    /// The image's ID in the engine.
     pub image_id: Option<String>,
-    /// libtorch's version.
     pub libtorch_version: Option<String>,
-    /// The machine.
     pub machine: String,
     /// The GPU, or the CPU where no GPU was used.
     pub device: String,
-    /// The driver.
     pub driver_version: Option<String>,
     /// The one value of an axis that the side is kept to, as `precision=fp32`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -248,7 +242,6 @@ impl<'a> Side<'a> {
         format!("{} has {}", self.origin, Vec::from_iter(suites).join(", "))
     }
 
-    /// Whether a cell is on both sides.
     pub fn shares_a_cell(&self, other: &Side<'_>) -> bool {
         let (own, others) = (self.cells(), other.cells());
         own.keys().any(|cell| others.contains_key(cell))

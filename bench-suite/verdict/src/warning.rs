@@ -13,55 +13,41 @@ pub enum Warning {
     /// The sides ran one after the other and not in turn, so that drift counts as effect.
     NotInterleaved,
     /// Machine, GPU or driver differ; compared all the same, as asked.
-    AcrossMachines {
-        /// What differs, and how.
-        what: String,
-    },
+    AcrossMachines { what: String },
     /// The method differs; compared all the same, as asked.
     MethodIgnored {
-        /// What differs, and how.
         #[serde(flatten)]
         difference: MethodDifference,
     },
     /// A cell that one side alone has.
     OneSided {
-        /// The cell.
         cell: String,
         /// The session and image that has it.
         only_in: String,
     },
     /// The suites of the two sides set other noise thresholds; the head's are used.
-    ThresholdsDiffer {
-        /// In how many cells.
-        cells: usize,
-    },
+    ThresholdsDiffer { cells: usize },
     /// Measured windows are too short for the noise of their steps.
     ShortWindow {
         /// The cell with the shortest for its noise.
         cell: String,
-        /// How many there are.
         cells: usize,
-        /// Its window.
         window: ShortWindow,
     },
     /// Others used much of the host's CPUs meanwhile.
     BusyHost {
-        /// In how many runs of the base.
         base: usize,
-        /// In how many runs of the head.
         head: usize,
         /// Of how many runs of both.
         runs: usize,
         /// CPUs' worth of time that they used, in the run with the most.
         used: f64,
-        /// Of how many CPUs.
         cpus: u32,
     },
     /// Cells ran on another GPU of the same host in the head than in the base.
     OtherGpus {
         /// The first of them.
         cell: String,
-        /// How many there are.
         cells: usize,
     },
 }

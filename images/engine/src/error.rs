@@ -6,7 +6,6 @@ use bollard::errors::Error as Bollard;
 
 use crate::attempt::{Attempt, advice, tried};
 
-/// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong; each says where, what, why and what next.
@@ -100,7 +99,6 @@ impl fmt::Display for Failure {
 pub enum Cause {
     /// The engine answered with an error status.
     Refused {
-        /// HTTP status.
         status: u16,
         message: String,
     },

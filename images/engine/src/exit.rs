@@ -33,7 +33,6 @@ const KILLED: i64 = 137;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Oom {
-    /// It was not.
     No,
     /// It killed the container's main process.
     Container,

@@ -41,7 +41,6 @@ pub struct ContainerSpec {
     pub user: User,
     /// The folder that it starts in; the image's own where `None`.
     pub workdir: Option<String>,
-    /// What it has of a network.
     pub network: Network,
     /// Its name on the network; the engine makes one up where `None`.
     pub hostname: Option<String>,
@@ -119,7 +118,6 @@ pub struct Ulimit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ipc {
-    /// Its own.
     #[default]
     Private,
     /// The host's: `/dev/shm` is the host's, whatever `shm_bytes` says.
@@ -137,15 +135,12 @@ pub enum User {
     Named(String),
 }
 
-/// What a container has of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Network {
-    /// None.
     #[default]
     None,
     /// The engine's usual one.
     Bridge,
-    /// The host's.
     Host,
 }
 

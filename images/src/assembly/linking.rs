@@ -52,7 +52,6 @@ struct Search<'a> {
     loaded: BTreeMap<String, BTreeSet<String>>,
     /// The versions that libraries are asked for, and by what.
     wanted: BTreeMap<(String, String), String>,
-    /// What is missing, and what needs it.
     missing: Vec<(String, String)>,
 }
 

@@ -52,12 +52,9 @@ pub(crate) fn compare(
         || {
             differs(format!(
                 "the scenario binary is {}, and the lock's, by the same compilers out of the same \
-                 sources, is {}; `{} images verify {}` says whether it comes out the same \
-                 twice here",
-                built.scenario,
-                locked.scenario,
-                protocol::program(),
-                image.name
+                 sources, is {}; build it in another checkout, with an empty cache \
+                 (XDG_CACHE_HOME), to see whether it comes out the same twice here",
+                built.scenario, locked.scenario
             ))
         },
         other,

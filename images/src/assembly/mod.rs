@@ -97,9 +97,7 @@ impl<'a> Lower<'a> {
 
     pub(crate) fn ready(image: &'a Image, sources: &'a Sources, cache: &Cache) -> Result<Self> {
         if sources.locks == LockUse::Required && image.lock.is_none() {
-            return Err(Error::NoLock {
-                image: image.reference.clone(),
-            });
+            return Err(Error::no_lock(&image.reference));
         }
         let lock = usable_lock(image, sources)?;
         let ((base, base_note), libtorch) = base_and_libtorch(image, lock, sources, cache)?;
@@ -282,10 +280,7 @@ pub fn assemble(image: &Image, sources: &Sources, cache: &Cache) -> Result<Assem
     if sources.locks == LockUse::Required
         && let ImageLock::Differs { cause } = state
     {
-        return Err(Error::LockDiffers {
-            image: image.reference.clone(),
-            cause,
-        });
+        return Err(Error::lock_differs(&image.reference, &cause));
     }
     cache.trim(sources.cache_bytes)?;
     let reference = format!("{OWN}{}:{}", image.name, config_id.short());
@@ -308,11 +303,6 @@ pub fn assemble(image: &Image, sources: &Sources, cache: &Cache) -> Result<Assem
         layers,
         documents,
     })
-}
-
-/// What an image is made of below the scenario binary, so that nothing is compiled for it.
-pub fn facts_below(image: &Image, sources: &Sources, cache: &Cache) -> Result<ImageFacts> {
-    Ok(Lower::ready(image, sources, cache)?.facts())
 }
 
 /// Writes the lock of an image that was built without one, as cargo and uv do; without the scenario

@@ -84,9 +84,7 @@ pub(super) fn find_libtorch(
         }
         LibtorchSpec::Wheels { version, .. } => match lock.map(|lock| &lock.libtorch) {
             Some(LibtorchLock::Wheels(lock)) => fetch(lock, cache),
-            _ if sources.locks == LockUse::Required => Err(Error::NoLock {
-                image: image.reference.clone(),
-            }),
+            _ if sources.locks == LockUse::Required => Err(Error::no_lock(&image.reference)),
             _ => fetch(&resolve(version, flavour, cache)?, cache),
         },
     }

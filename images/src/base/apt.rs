@@ -149,7 +149,6 @@ pub(crate) fn fetch(packages: &[DebPackage], cache: &Cache) -> Result<Vec<PathBu
     Ok(packages.iter().map(|one| place_of(one, cache)).collect())
 }
 
-/// Where a package lies in the cache.
 pub(crate) fn place_of(package: &DebPackage, cache: &Cache) -> PathBuf {
     cache.package("debs", package.sha256, &package.file)
 }

@@ -39,12 +39,9 @@ pub(crate) fn ready(base: &Base, lock: Option<&BaseLock>, cache: &Cache) -> Resu
                 (lock, &ready.lock)
                 && expected != found
             {
-                return Err(Error::WrongHash {
-                    what: format!("the base archive {}", file.display()),
-                    expected: *expected,
-                    found: *found,
-                    next: "restore the archive, or lock the image anew",
-                });
+                let what = format!("the base archive {}", file.display());
+                let next = "restore the archive, or lock the image anew";
+                return Err(Error::wrong_hash(&what, *expected, *found, next));
             }
             Ok(ready)
         }

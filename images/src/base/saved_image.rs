@@ -170,7 +170,6 @@ impl Member<'_> {
         self.unpacked(expected, cache)
     }
 
-    /// Unpacks the layer into the cache.
     fn unpacked(&self, expected: &str, cache: &Cache) -> Result<BaseLayer> {
         let bad = |cause: String| bad_archive(self.archive, cause);
         let scratch = cache.scratch()?;

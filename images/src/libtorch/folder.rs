@@ -20,10 +20,8 @@ use crate::{
 /// A libtorch in a folder that the user gave (`--libtorch`, `LIBTORCH`): an unpacked libtorch
 /// distribution, or `site-packages/torch`.
 pub(crate) fn from_folder(folder: &Path, flavour: Flavour, cache: &Cache) -> Result<Libtorch> {
-    let folder = fs::canonicalize(folder).map_err(|error| Error::NoLibtorch {
-        folder: folder.to_owned(),
-        cause: error.to_string(),
-    })?;
+    let folder =
+        fs::canonicalize(folder).map_err(|error| Error::no_libtorch(folder, &error.to_string()))?;
     let mut search = vec![folder.join("lib")];
     if let Some(packages) = folder.parent() {
         search.extend(nvidia_folders(packages));
@@ -54,10 +52,7 @@ pub(crate) fn assemble(
 ) -> Result<Libtorch> {
     let found = linkage(flavour, &mut FolderIndex::new(search))?;
     check_roots(torch, flavour, &found)?;
-    let no = |cause: &str| Error::NoLibtorch {
-        folder: torch.to_owned(),
-        cause: cause.to_owned(),
-    };
+    let no = |cause: &str| Error::no_libtorch(torch, cause);
     let version = version_of(torch).ok_or_else(|| no("its version stands nowhere"))?;
     let name = name_of(&version, flavour, torch, &found);
     let libraries = found
@@ -93,10 +88,7 @@ fn check_roots(torch: &Path, flavour: Flavour, found: &Linkage) -> Result<()> {
     for root in roots(flavour) {
         if !found.libraries.contains_key(*root) {
             return Err(if roots(Flavour::Cpu).contains(root) {
-                Error::NoLibtorch {
-                    folder: torch.to_owned(),
-                    cause: format!("lib/{root} is missing"),
-                }
+                Error::no_libtorch(torch, &format!("lib/{root} is missing"))
             } else {
                 Error::Input(format!(
                     "{} holds no CUDA libtorch (lib/libtorch_cuda.so is missing); use the cpu \

@@ -7,7 +7,6 @@ use std::{
 
 use crate::{Flavour, Result, elf::Dynamic};
 
-/// Where libraries are looked for.
 pub(crate) trait LibraryIndex {
     /// The file of this name, or `None` where there is none.
     fn find(&mut self, name: &str) -> Result<Option<PathBuf>>;
@@ -18,7 +17,6 @@ pub(crate) trait LibraryIndex {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Linkage {
-    /// The libraries that are loaded, by name.
     pub(crate) libraries: BTreeMap<String, PathBuf>,
     /// What they need and the index does not have, with one library that needs it:
     /// glibc, the C++ runtime, the driver.

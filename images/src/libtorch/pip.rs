@@ -46,7 +46,6 @@ const INSTALL_PYTHON: &str =
 const OTHER_CONTENT: &str = "nothing of it was kept: check the package index that pip is set to, \
                              or lock the image anew";
 
-/// Where a wheel lies in the cache.
 pub(crate) fn place_of(wheel: &Wheel, cache: &Cache) -> PathBuf {
     cache.package("wheels", wheel.sha256, &wheel.file)
 }
@@ -215,12 +214,13 @@ fn download(command: &mut Command, meter: &mut dyn Meter, wheel: &Wheel) -> Resu
     }
     let what = format!("{} {}", wheel.name, wheel.version);
     if let Some(found) = hash_that_pip_got(&outcome.tail) {
-        return Err(Error::WrongHash {
-            what: wheel.file.clone(),
-            expected: wheel.sha256,
+        let expected = wheel.sha256;
+        return Err(Error::wrong_hash(
+            &wheel.file,
+            expected,
             found,
-            next: OTHER_CONTENT,
-        });
+            OTHER_CONTENT,
+        ));
     }
     Err(explain(command, outcome, &what))
 }

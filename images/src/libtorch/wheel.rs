@@ -128,7 +128,6 @@ impl OpenWheel {
         })
     }
 
-    /// A small text in it.
     pub(crate) fn text(&mut self, member: &str) -> Result<String> {
         let mut text = String::new();
         let read = match self.archive.by_name(member) {

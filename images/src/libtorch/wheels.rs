@@ -163,12 +163,9 @@ fn unpack(
     let aside = scratch.join(&library.name);
     let (found, _) = OpenWheel::open(wheel)?.extract(&library.path, &aside, meter.part())?;
     if found != library.sha256 {
-        return Err(Error::WrongHash {
-            what: format!("`{}` in {}", library.path, wheel.display()),
-            expected: library.sha256,
-            found,
-            next: "the lock does not fit its own wheels: lock the image anew",
-        });
+        let what = format!("`{}` in {}", library.path, wheel.display());
+        let next = "the lock does not fit its own wheels: lock the image anew";
+        return Err(Error::wrong_hash(&what, library.sha256, found, next));
     }
     let place = cache.library(found);
     fs::rename(&aside, &place).map_err(at(&place))

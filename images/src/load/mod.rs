@@ -1,6 +1,5 @@
 //! Bringing an assembled image into an engine: only what is missing, checked afterwards.
 
-pub(crate) mod files;
 pub mod inventory;
 pub(crate) mod own;
 pub(crate) mod ready_made;
@@ -23,7 +22,7 @@ use crate::{
     digest::HashingWriter,
     error::at,
     oci::{archive as oci, archive::ArchiveLayer, zstd_encoder},
-    progress::{Action, Meter},
+    progress::Action,
     spec::reserved::LABEL_IMAGE,
     store::Cache,
 };
@@ -36,7 +35,6 @@ const CHUNKS_WAITING: usize = 4;
 /// How an image came into the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loaded {
-    /// It was there.
     AlreadyThere,
     /// Only the layers that the engine lacked were sent.
     Thin {
@@ -244,38 +242,19 @@ async fn load(
     let began = Instant::now();
     let writing = Arc::clone(assembly);
     let total = oci::archive_bytes(&assembly.archive_layers(present));
-    let meter = cache.start(Action::Load, &assembly.reference, Some(total));
-    let (written, loaded) = send(engine, meter, Some(total), move |to| {
-        oci::write_archive(
-            &writing.reference,
-            &writing.documents,
-            &writing.archive_layers(present),
-            to,
-        )
-    })
-    .await?;
-    match written {
-        // The engine only knows that the archive broke off.
-        Err(error @ Error::StaleLayer { .. }) => Err(error),
-        _ => loaded.map(|()| began.elapsed().as_secs_f64()),
-    }
-}
-
-/// Streams an archive to the engine while `write` writes it. What came of either: where one gives
-/// up, the other only knows that it did.
-async fn send(
-    engine: &Engine,
-    mut meter: Box<dyn Meter>,
-    total: Option<u64>,
-    write: impl FnOnce(&mut ChannelWriter) -> Result<()> + Send + 'static,
-) -> Result<(Result<()>, Result<()>)> {
+    let mut meter = cache.start(Action::Load, &assembly.reference, Some(total));
     let (sender, mut receiver) = mpsc::channel(CHUNKS_WAITING);
     let writer = tokio::spawn(blocking(move || {
         let mut to = ChannelWriter {
             sender: sender.clone(),
             buffer: Vec::with_capacity(CHUNK_BYTES),
         };
-        let written = write(&mut to);
+        let written = oci::write_archive(
+            &writing.reference,
+            &writing.documents,
+            &writing.archive_layers(present),
+            &mut to,
+        );
         if let Err(error) = &written {
             // Nobody listens any more where the engine has given up.
             let _ = sender.blocking_send(Err(io::Error::other(error.to_string())));
@@ -283,10 +262,13 @@ async fn send(
         written
     }));
     let stream = futures_util::stream::poll_fn(move |context| receiver.poll_recv(context));
-    let report = move |bytes: u64| meter.advance_to(bytes.min(total.unwrap_or(bytes)));
+    let report = move |bytes: u64| meter.advance_to(bytes.min(total));
     let loaded = engine.load(stream, report).await;
-    let written = writer.await.map_err(background)?;
-    Ok((written, loaded.map(drop).map_err(Error::from)))
+    match writer.await.map_err(background)? {
+        // The engine only knows that the archive broke off.
+        Err(error @ Error::StaleLayer { .. }) => Err(error),
+        _ => Ok(loaded.map(|()| began.elapsed().as_secs_f64())?),
+    }
 }
 
 impl Assembly {
@@ -302,8 +284,8 @@ impl Assembly {
             .collect()
     }
 
-    /// Writes the image as an archive that `docker image load`, `podman load` and
-    /// [`load_files`](crate::load_files) take; compressed by zstd where its name ends in `.zst`.
+    /// Writes the image as an archive that `docker image load` and `podman load` take; compressed by
+    /// zstd where its name ends in `.zst`.
     /// Returns its digest.
     pub fn write_archive(&self, to: &Path, cache: &Cache) -> Result<Digest> {
         let is_zstd = to.extension().is_some_and(|end| end == "zst");

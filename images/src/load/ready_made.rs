@@ -71,10 +71,10 @@ pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Resu
     let program = protocol::program();
     let next = format!(
         "Where no registry can be reached, write it to a file where it can be built (`{program} \
-         images export`) and load that here (`{program} images load FILE`)"
+         images export`) and load that here (`docker load --input FILE`)"
     );
     let unpinned = format!(
-        ", and pulling needs a digest; load its archive (`{program} images load FILE`), or give what \
+        ", and pulling needs a digest; load its archive (`docker load --input FILE`), or give what \
          `{program} images push` printed: REGISTRY/REPOSITORY@sha256:DIGEST"
     );
     let (id, load_seconds) = find_or_pull(engine, reference, cache, &next, &unpinned).await?;

@@ -7,21 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Digest, lock::plain_name};
 
-/// A Debian package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DebPackage {
-    /// The package's name.
     pub name: String,
-    /// The package's version.
     pub version: String,
     /// The architecture that it is built for.
     pub architecture: String,
-    /// The file's name in the archive.
     pub file: String,
-    /// The file's size.
     pub size_bytes: u64,
-    /// The file's digest.
     pub sha256: Digest,
 }
 
@@ -31,9 +25,7 @@ pub struct DebPackage {
 pub enum BaseLock {
     /// These packages, unpacked.
     Debian(Vec<DebPackage>),
-    /// An archive with this content.
     Archive(Digest),
-    /// This image, by digest.
     Image(String),
 }
 
@@ -51,30 +43,22 @@ pub struct BaseContents {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BasePackage {
-    /// What installed it.
     pub kind: PackageKind,
-    /// Its name.
     pub name: String,
-    /// Its version.
     pub version: String,
     /// The architecture that it is built for, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
 }
 
-/// What installed a package.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum PackageKind {
-    /// dpkg.
     Deb,
-    /// rpm.
     Rpm,
-    /// apk.
     Apk,
-    /// conda.
     Conda,
     /// pip, or another installer of Python packages.
     Pip,
@@ -83,7 +67,6 @@ pub enum PackageKind {
 }
 
 impl PackageKind {
-    /// The word for it in lists.
     pub fn word(self) -> &'static str {
         match self {
             Self::Deb => "deb",

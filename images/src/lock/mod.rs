@@ -26,7 +26,6 @@ pub(crate) const LOCK_SUFFIX: &str = ".lock.json";
 /// The only platform so far.
 pub(crate) const PLATFORM: &str = "linux/amd64";
 
-/// An image's lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Torchgauge image lock")]
@@ -34,7 +33,6 @@ pub struct Lock {
     /// The format's version: 4.
     #[schemars(range(min = 4, max = 4))]
     pub version: u32,
-    /// The image's name.
     pub image: String,
     /// Digest of the spec that it was made from.
     pub spec: Digest,
@@ -47,7 +45,6 @@ pub struct Lock {
     /// What was found in a base that was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contents: Option<BaseContents>,
-    /// The libtorch in it.
     pub libtorch: LibtorchLock,
     /// What building it gave.
     pub expected: Expected,
@@ -91,11 +88,9 @@ pub struct Toolchain {
     pub tch: String,
 }
 
-/// The libtorch in the image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum LibtorchLock {
-    /// Out of wheels.
     Wheels(WheelsLock),
     /// Out of an installed PyTorch.
     Installed(InstalledLock),
@@ -133,7 +128,6 @@ impl LibtorchLock {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InstalledLock {
-    /// torch's version.
     pub version: String,
     /// With or without CUDA.
     pub flavour: Flavour,
@@ -147,11 +141,8 @@ pub struct InstalledLock {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InstalledLibrary {
-    /// Its file name.
     pub name: String,
-    /// Its size.
     pub size_bytes: u64,
-    /// Its digest.
     pub sha256: Digest,
 }
 
@@ -165,11 +156,9 @@ pub struct Expected {
     pub image: Option<ExpectedImage>,
 }
 
-/// The whole image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedImage {
-    /// The scenario binary's digest.
     pub scenario: Digest,
     /// Digest of the sources that it was compiled from; absent where it was given.
     pub sources: Option<Digest>,
@@ -186,7 +175,6 @@ pub struct ExpectedImage {
     pub push_digest: Option<Digest>,
 }
 
-/// One layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedLayer {

@@ -13,13 +13,10 @@ use crate::{Digest, Flavour, lock::plain_name};
 pub struct Wheel {
     /// The package's name, such as `nvidia-cuda-runtime`.
     pub name: String,
-    /// The package's version.
     pub version: String,
     /// The file's name in the package index.
     pub file: String,
-    /// The file's size.
     pub size_bytes: u64,
-    /// The file's digest.
     pub sha256: Digest,
 }
 
@@ -33,9 +30,7 @@ pub struct WheelLibrary {
     pub wheel: String,
     /// Its path inside the wheel.
     pub path: String,
-    /// Its size.
     pub size_bytes: u64,
-    /// Its digest.
     pub sha256: Digest,
 }
 

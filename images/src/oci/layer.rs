@@ -219,10 +219,12 @@ pub(crate) fn header(kind: EntryType, mode: u32, size_bytes: u64) -> Header {
 /// Where a layer's bytes come from.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
-    /// Made from a tree.
     Tree(Tree),
     /// A part of a file that is a tar archive already.
-    Part { file: PathBuf, offset: u64 },
+    Part {
+        file: PathBuf,
+        offset: u64,
+    },
 }
 
 impl Source {

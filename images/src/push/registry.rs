@@ -89,7 +89,6 @@ pub struct Pushed {
     pub reference: String,
     /// The tag that it has besides.
     pub tag: String,
-    /// The digest of its manifest.
     pub digest: Digest,
     pub size_bytes: u64,
     pub sent_bytes: u64,

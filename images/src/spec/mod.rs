@@ -22,15 +22,6 @@ use crate::{
 /// The newest version of the format that this crate reads.
 const SPEC_VERSION: u32 = 2;
 
-/// Stands for keys that are missing or wrong while further mistakes are looked for.
-const STAND_INS: [(&str, &str); 4] = [
-    ("version", "1"),
-    ("description", "\"\""),
-    ("base", "{\"archive\": \"\"}"),
-    ("libtorch", "{\"installed\": \"auto\"}"),
-];
-
-/// An image spec.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Torchgauge image spec")]
@@ -42,7 +33,6 @@ pub struct Spec {
     pub description: String,
     /// What the image stands on.
     pub base: Base,
-    /// The libtorch in it.
     pub libtorch: LibtorchSpec,
     /// Environment of everything that runs in it, besides what libtorch needs.
     #[serde(default)]
@@ -75,9 +65,7 @@ pub enum Base {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenLibtorch", into = "WrittenLibtorch")]
 pub enum LibtorchSpec {
-    /// Out of wheels.
     Wheels {
-        /// torch's version.
         version: String,
         flavour: Flavour,
     },
@@ -123,13 +111,11 @@ enum From {
 #[serde(untagged, deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
 enum LibtorchForms {
-    /// Out of wheels.
     Wheels {
         /// torch's version, such as `2.11.0`.
         version: String,
         /// With or without CUDA.
         flavour: Flavour,
-        /// Where it comes from.
         from: From,
     },
     /// Out of a PyTorch that is installed on this machine.
@@ -258,11 +244,8 @@ impl Spec {
                 Some("this build of Torchgauge reads versions 1 and 2".to_owned()),
             ));
         }
-        let mut spec = document.read_whole(&STAND_INS, |document| {
-            let spec: Self = document.parse()?;
-            spec.check(document)?;
-            Ok(spec)
-        })?;
+        let mut spec: Self = document.parse()?;
+        spec.check(document)?;
         if let Base::Archive(file) = &mut spec.base {
             *file = folder.join(&*file);
         }

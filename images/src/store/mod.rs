@@ -12,8 +12,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use etcetera::BaseStrategy as _;
@@ -77,46 +76,22 @@ impl Cache {
 
     /// The user's cache folder: `$XDG_CACHE_HOME/torchgauge`, else `~/.cache/torchgauge`.
     pub fn user_folder() -> Result<PathBuf> {
-        let base = etcetera::base_strategy::Xdg::new().map_err(|_| Error::NoHome)?;
+        let base = etcetera::base_strategy::Xdg::new().map_err(|_| {
+            let why = "there is no home folder to keep a cache in; set HOME or XDG_CACHE_HOME";
+            Error::Input(why.to_owned())
+        })?;
         Ok(base.cache_dir().join("torchgauge"))
     }
 
     /// A cache in the given folder, which is created where it is missing.
     pub fn at(root: &Path) -> Result<Self> {
-        Self::open(root, File::lock_shared)
-    }
-
-    /// The same where nobody else uses it, and until it is dropped nobody else does.
-    pub(crate) fn alone(root: &Path) -> Result<Self> {
-        let opened = Self::open(root, |file| {
-            // A process that is just being started holds for a moment what the one that starts it
-            // has held.
-            for _ in 0..20 {
-                match file.try_lock() {
-                    Err(fs::TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(50)),
-                    other => return other.map_err(io::Error::from),
-                }
-            }
-            Err(io::ErrorKind::WouldBlock.into())
-        });
-        opened.map_err(|error| match error {
-            Error::CacheUnusable { folder, source }
-                if source.kind() == io::ErrorKind::WouldBlock =>
-            {
-                Error::CacheInUse { folder }
-            }
-            other => other,
-        })
-    }
-
-    fn open(root: &Path, hold: impl FnOnce(&File) -> io::Result<()>) -> Result<Self> {
         let open = || {
             for folder in FOLDERS.iter().chain(&NOTES).chain(&WORK_FOLDERS) {
                 fs::create_dir_all(root.join(folder))?;
             }
             let root = fs::canonicalize(root)?;
             let in_use = lock_file(&root.join("locks/in-use"))?;
-            hold(&in_use)?;
+            in_use.lock_shared()?;
             // Folders that exist already may still be another user's.
             tempfile::tempfile_in(root.join("tmp"))?;
             Ok(Self {
@@ -127,9 +102,12 @@ impl Cache {
                 unweighed: Arc::new(AtomicBool::new(true)),
             })
         };
-        let cache = open().map_err(|source| Error::CacheUnusable {
-            folder: root.to_owned(),
-            source,
+        let cache = open().map_err(|source: io::Error| {
+            Error::Trouble(format!(
+                "the cache folder {} cannot be used: {source}; make it writable, or set \
+                 XDG_CACHE_HOME to a folder that is",
+                root.display()
+            ))
         })?;
         cache.sweep_scratch();
         Ok(cache)
@@ -225,39 +203,6 @@ impl Cache {
         fs::copy(from, &copy).map_err(at(from))?;
         fs::rename(&copy, place).map_err(at(place))
     }
-
-    /// A cache with nothing in it but what this one has downloaded: packages, whose content is
-    /// checked on the way, and base images that were taken out of an engine.
-    pub fn with_downloads(&self, root: &Path) -> Result<Self> {
-        let fresh = Self {
-            progress: Arc::clone(&self.progress),
-            ..Self::at(root)?
-        };
-        for folder in ["wheels", "debs", "bases"] {
-            let from = self.folder(folder);
-            for entry in fs::read_dir(&from).map_err(at(&from))? {
-                let path = entry.map_err(at(&from))?.path();
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                let wanted = if folder == "bases" {
-                    name.starts_with("image-")
-                } else {
-                    let found = Digest::of_file(&path).map_err(at(&path))?;
-                    let is_sound = name.starts_with(&found.short());
-                    if !is_sound {
-                        self.progress.note(&format!(
-                            "the cached {name} is damaged; it is fetched again"
-                        ));
-                        forget(&path)?;
-                    }
-                    is_sound
-                };
-                if wanted {
-                    fresh.link(&path, &fresh.folder(folder).join(&*name))?;
-                }
-            }
-        }
-        Ok(fresh)
-    }
 }
 
 /// Takes in a file that was fetched, if it is the right one; `next` says what to do where it is
@@ -270,13 +215,8 @@ pub(crate) fn take(
 ) -> Result<()> {
     let found = Digest::of_file(fetched).map_err(at(fetched))?;
     if found != expected {
-        let name = fetched.file_name().unwrap_or_default();
-        return Err(Error::WrongHash {
-            what: name.to_string_lossy().into_owned(),
-            expected,
-            found,
-            next,
-        });
+        let name = fetched.file_name().unwrap_or_default().to_string_lossy();
+        return Err(Error::wrong_hash(&name, expected, found, next));
     }
     fs::rename(fetched, place).map_err(at(place))
 }

@@ -9,9 +9,7 @@ use std::{
     time::SystemTime,
 };
 
-use serde::Serialize;
-
-use super::{Cache, FOLDERS, LIBRARIES, NOTES};
+use super::{Cache, FOLDERS, LIBRARIES};
 use crate::{Result, error::at};
 
 /// Something that is kept or goes as a whole.
@@ -169,62 +167,6 @@ impl Cache {
     }
 }
 
-/// One thing that was removed, or would be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Removed {
-    /// Its place below the cache folder.
-    pub name: String,
-    /// The bytes that removing it frees.
-    pub size_bytes: u64,
-}
-
-/// What clearing did, or would do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Cleared {
-    pub folder: PathBuf,
-    pub dry_run: bool,
-    pub removed: Vec<Removed>,
-    pub removed_bytes: u64,
-    pub kept_bytes: u64,
-}
-
-/// Clears the cache at `root`, which nobody else may be using, of what was used longest ago until
-/// `limit` bytes are left; with 0 of the notes on files as well. With `dry_run` it only says what
-/// would go.
-pub fn clear_cache(root: &Path, limit: u64, dry_run: bool) -> Result<Cleared> {
-    let cache = Cache::alone(root)?;
-    let (mut oldest, _, kept_bytes) = cache.oldest(limit)?;
-    if limit == 0 {
-        for place in NOTES.map(|name| cache.folder(name)) {
-            oldest.push(Thing {
-                bytes: weigh(&place, &mut BTreeMap::new())?,
-                place,
-                used: cache.opened,
-                libraries: BTreeMap::new(),
-            });
-        }
-    }
-    if !dry_run {
-        cache.remove_all(&oldest)?;
-    }
-    let removed = |thing: &Thing| Removed {
-        name: thing
-            .place
-            .strip_prefix(&cache.root)
-            .unwrap_or(&thing.place)
-            .display()
-            .to_string(),
-        size_bytes: thing.bytes,
-    };
-    Ok(Cleared {
-        dry_run,
-        removed: oldest.iter().map(removed).collect(),
-        removed_bytes: oldest.iter().map(|thing| thing.bytes).sum(),
-        kept_bytes,
-        folder: cache.root,
-    })
-}
-
 /// The size of a file, or of all files below a folder; those with names elsewhere are counted apart.
 fn weigh(path: &Path, libraries: &mut BTreeMap<u64, u64>) -> Result<u64> {
     let facts = fs::symlink_metadata(path).map_err(at(path))?;
@@ -264,7 +206,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Action, Error, Meter, Progress, Silent};
+    use crate::{Action, Meter, Progress, Silent};
 
     /// Keeps what is said.
     #[derive(Clone, Default)]
@@ -379,32 +321,5 @@ mod tests {
         assert!(said.contains("another process uses it"), "{said}");
         trim(folder.path(), 0, &notes, &[]);
         assert_eq!(left(folder.path()), [] as [&str; 0]);
-    }
-
-    #[test]
-    fn the_cache_is_cleared_to_a_size_or_whole() {
-        let (folder, _) = world();
-        let root = folder.path();
-        let note = root.join("hashes/note");
-        fs::write(&note, [0; 10]).unwrap();
-        let all = left(root);
-        let sizes = |cleared: &Cleared| -> Vec<u64> {
-            cleared.removed.iter().map(|one| one.size_bytes).collect()
-        };
-        let dry = clear_cache(root, 6500, true).unwrap();
-        // Of two libtorches the older one frees nothing.
-        assert_eq!((sizes(&dry), dry.kept_bytes), (vec![0, 1000, 1000], 6000));
-        assert_eq!(left(root), all);
-        let done = clear_cache(root, 6500, false).unwrap();
-        assert_eq!(done.removed, dry.removed);
-        let build = Cache::at(root).unwrap();
-        let error = clear_cache(root, 0, false).unwrap_err();
-        assert!(matches!(error, Error::CacheInUse { .. }), "{error:?}");
-        assert!(note.exists());
-        drop(build);
-        let whole = clear_cache(root, 0, false).unwrap();
-        assert_eq!((whole.removed_bytes, whole.kept_bytes), (6010, 0));
-        assert!(left(root).is_empty() && !note.exists());
-        assert_eq!(clear_cache(root, 0, false).unwrap().removed_bytes, 0);
     }
 }

@@ -130,17 +130,12 @@ pub fn cargo(
     target: &Path,
     libtorch: &Libtorch,
 ) -> Result<Command> {
-    let folder = libtorch
-        .build_folder
-        .as_ref()
-        .ok_or_else(|| Error::NoLibtorch {
-            folder: libtorch
-                .libraries
-                .first()
-                .map(|l| l.path.clone())
-                .unwrap_or_default(),
-            cause: "it has no headers to build against".to_owned(),
-        })?;
+    let Some(folder) = &libtorch.build_folder else {
+        let first = libtorch.libraries.first();
+        let place = first.map(|library| library.path.clone());
+        let cause = "it has no headers to build against";
+        return Err(Error::no_libtorch(&place.unwrap_or_default(), cause));
+    };
     let targets = target.join("scenario");
     let (tch, series) = tch_for(&libtorch.version)?;
     let place = targets.join(format!("tch-{tch}"));

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use images::{Sources, assemble, verify};
+use images::{Sources, assemble};
 
 use crate::world::{SPEC, World, layers, parts, says};
 
@@ -111,45 +111,6 @@ fn a_scenario_for_a_newer_glibc_is_refused_with_both_versions() {
             "build it on a system as old",
         ],
     );
-}
-
-#[test]
-fn a_second_build_from_scratch_is_identical() {
-    let world = World::new("verify");
-    let first = world.assemble().unwrap();
-    let image = world.read().unwrap();
-    let found = verify(&image, &first, &world.sources(), &world.cache()).unwrap();
-    assert!(found.is_identical(), "{found:?}");
-    assert_eq!(found.difference, None);
-    assert_eq!(found.layers.len(), 3);
-}
-
-#[test]
-fn a_second_build_that_differs_names_the_layer() {
-    let world = World::new("verify-differs");
-    let first = world.assemble().unwrap();
-    // The first build's libraries must still be there to be compared.
-    let kept = world.path("kept");
-    fs::create_dir_all(kept.join("lib")).unwrap();
-    for name in ["libc10.so", "libtorch_cpu.so"] {
-        fs::copy(
-            world.path("torch/lib").join(name),
-            kept.join("lib").join(name),
-        )
-        .unwrap();
-    }
-    fs::write(kept.join("build-version"), "2.11.0\n").unwrap();
-    let mut other = world.sources();
-    other.libtorch = Some(kept.clone());
-    let mut bytes = fs::read(kept.join("lib/libtorch_cpu.so")).unwrap();
-    bytes.push(0);
-    fs::write(kept.join("lib/libtorch_cpu.so"), bytes).unwrap();
-    let image = world.read().unwrap();
-    let found = verify(&image, &first, &other, &world.cache()).unwrap();
-    assert!(!found.is_identical());
-    let difference = found.difference.unwrap();
-    assert_eq!(difference.layer, "libtorch");
-    says(&difference.what, &["sha256:", "against"]);
 }
 
 #[test]

@@ -46,7 +46,6 @@ pub(crate) struct Track {
     pub(crate) band: Option<(Option<f64>, Option<f64>)>,
     /// Parts of a bar from 0 on, with their lengths.
     pub(crate) parts: Vec<(Ink, f64)>,
-    /// A range or an interval.
     pub(crate) interval: Option<(f64, f64, Ink)>,
     pub(crate) strokes: Vec<(f64, Ink)>,
     pub(crate) marks: Vec<(f64, Look)>,

@@ -38,7 +38,6 @@ pub fn junit(verdicts: &Verdicts, fail_on: FailOn) -> Result<String, JunitError>
     Ok(report.to_string()?)
 }
 
-/// The cell's runs, where some failed.
 fn runs(cell: &CellVerdicts, fail_on: FailOn) -> Option<TestCase> {
     let failed = failures(cell)?;
     let status = match lost(cell) {

@@ -6,14 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::words::format::plural;
 
-/// One run that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
-    /// The session's name.
     pub session: String,
-    /// The run's name.
     pub run: String,
-    /// The image's name.
     pub image: String,
     /// Scenario and variant.
     pub cell: String,
@@ -23,7 +19,6 @@ pub struct Failure {
     pub attempt: u32,
     /// Why, as a type.
     pub reason: Reason,
-    /// Where.
     pub stage: Stage,
     /// Why, in words.
     pub message: String,
@@ -37,7 +32,6 @@ pub struct Failure {
 /// One attempt that was contaminated: no metric and no verdict rests on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Contaminated {
-    /// The attempt.
     #[serde(flatten)]
     pub failure: Failure,
     /// What contaminated it, in words.

@@ -21,7 +21,6 @@ pub(crate) const VERSION: u32 = 6;
 /// `report.json`: the metrics of one or more sessions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
-    /// [`VERSION`].
     pub version: u32,
     /// What was asked, what was compared, and what it came to.
     #[serde(default)]
@@ -61,7 +60,6 @@ pub struct SessionSummary {
     /// Every device that a run was sent to.
     #[serde(default)]
     pub devices: Vec<String>,
-    /// Runs recorded.
     pub runs: usize,
     /// Runs that failed, and were not expected to.
     pub failed: usize,
@@ -98,26 +96,19 @@ impl SessionSummary {
     }
 }
 
-/// One cell of one session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CellSummary {
-    /// The session's name.
     pub session: String,
     /// The image's name, or `local`.
     pub image: String,
-    /// The suite's name.
     pub suite: String,
-    /// The scenario's name.
     pub scenario: String,
-    /// What it runs.
     pub workload: Workload,
     /// The choice on every axis.
     pub axes: Axes,
     /// Scenario and variant as one line: what images are compared on.
     pub cell: String,
-    /// Runs planned.
     pub planned: u32,
-    /// Runs recorded.
     pub runs: usize,
     /// Runs that succeeded: those behind the metrics.
     pub ok: usize,
@@ -151,10 +142,8 @@ fn is_none(count: &usize) -> bool {
     *count == 0
 }
 
-/// The head of a report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Headline {
-    /// The suites.
     pub suites: Vec<String>,
     /// What they ask.
     pub questions: Vec<String>,
@@ -199,18 +188,14 @@ pub struct GateOutcome {
     /// Whether it passes only because nothing that it looks at could be judged.
     #[serde(default)]
     pub is_empty: bool,
-    /// Why.
     pub why: String,
 }
 
 /// The variants of one scenario in one image, held against the first of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VariantVerdicts {
-    /// The suite.
     pub suite: String,
-    /// The scenario.
     pub scenario: String,
-    /// The image.
     pub image: String,
     /// The first variant, which the others are held against.
     pub baseline: String,

@@ -9,7 +9,6 @@ use record::{FolderError, Reason, Records, Session, SessionFolder};
 pub struct Source {
     /// The plan and the facts.
     pub session: Session,
-    /// The runs.
     pub records: Records,
 }
 

@@ -10,11 +10,8 @@ pub struct Spread {
     pub n: usize,
     /// Half of the runs are below; between the two in the middle where their count is even.
     pub median: f64,
-    /// Least.
     pub minimum: f64,
-    /// Greatest.
     pub maximum: f64,
-    /// Mean.
     pub mean: f64,
     /// Standard deviation of the sample (n − 1) over the mean. `None` with fewer than two runs or
     /// where the mean is 0.

@@ -18,7 +18,6 @@ use crate::{
 /// A report with the runs behind it, in the order in which people read it.
 #[derive(Debug)]
 pub struct View<'a> {
-    /// The metrics.
     pub report: Report,
     /// The images; with several sessions, the images of each.
     pub contenders: Vec<Contender>,

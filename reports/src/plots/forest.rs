@@ -39,7 +39,6 @@ pub(crate) const MOST: usize = 60;
 const LEAST_THRESHOLDS: f64 = 2.5;
 
 struct Line {
-    /// Measured, as a ratio.
     ratio: Option<f64>,
     interval: Option<(f64, f64)>,
     /// The band behind it: the noise threshold, or the claimed range; an end that is missing is

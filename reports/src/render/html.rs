@@ -42,7 +42,6 @@ fn prose(text: &str) -> String {
 #[template(path = "table.html")]
 struct Rows<'a> {
     table: &'a Table,
-    /// What it is called where it has no caption.
     name: String,
 }
 

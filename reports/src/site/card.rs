@@ -34,7 +34,6 @@ pub(super) struct Card {
     pub(super) time: String,
     /// The session's name; of no other page.
     pub(super) session: Option<String>,
-    /// The sessions that a comparison is of.
     pub(super) compared: Vec<String>,
 }
 

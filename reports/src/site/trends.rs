@@ -33,8 +33,8 @@ pub struct Followed {
     pub series: Series,
     /// Its points as they are judged: with revisions that tell where a level may begin.
     pub judged: Vec<Point>,
-    /// The session and its image, point by point; `None` for what was measured elsewhere.
-    pub from: Vec<Option<(String, String)>>,
+    /// The session and its image, point by point.
+    pub from: Vec<(String, String)>,
 }
 
 /// A trend with its place on the site.
@@ -62,7 +62,7 @@ impl<'a> Placed<'a> {
 
     pub(super) fn has(&self, session: &str) -> bool {
         let series = self.trend.series.iter();
-        let mut points = series.flat_map(|one| one.from.iter().flatten());
+        let mut points = series.flat_map(|one| one.from.iter());
         points.any(|(of, _)| of == session)
     }
 
@@ -71,11 +71,8 @@ impl<'a> Placed<'a> {
     pub(super) fn past(&self, session: &str) -> Vec<(Past, &[Point])> {
         let series = self.trend.series.iter().zip(&self.anchors);
         let past = series.filter_map(|(one, anchor)| {
-            let is_own = |from: &Option<(String, String)>| {
-                from.as_ref().is_some_and(|(of, _)| of == session)
-            };
-            let place = one.from.iter().position(is_own)?;
-            let (_, image) = one.from[place].as_ref()?;
+            let place = one.from.iter().position(|(of, _)| of == session)?;
+            let (_, image) = &one.from[place];
             let series = Series {
                 points: one.series.points[..=place].to_vec(),
                 found: Found::default(),
@@ -116,14 +113,6 @@ impl<'a> Placed<'a> {
         ])
     }
 
-    /// What its card is called: a series from elsewhere that is alone by its own name.
-    fn title(&self) -> &str {
-        match &self.trend.series[..] {
-            [only] if only.from.iter().all(Option::is_none) => &only.series.title,
-            _ => &self.trend.name,
-        }
-    }
-
     pub(super) fn card(&self) -> Drawn {
         let series = &self.trend.series;
         let count =
@@ -146,7 +135,7 @@ impl<'a> Placed<'a> {
                 href: None,
             })
             .collect();
-        let images = series.iter().flat_map(|one| one.from.iter().flatten());
+        let images = series.iter().flat_map(|one| one.from.iter());
         let images: std::collections::BTreeSet<&str> =
             images.map(|(_, image)| image.as_str()).collect();
         let words = series.iter().map(|one| one.cell.as_str()).chain(images);
@@ -154,7 +143,7 @@ impl<'a> Placed<'a> {
         let newest = series.iter().filter_map(|one| one.series.points.last());
         let newest = newest.map(|point| point.timestamp).fold(0.0, f64::max);
         let card = Card {
-            title: format::clean(self.title()),
+            title: format::clean(&self.trend.name),
             subtitle: format!("over time · newest result {}", trend::time(newest)),
             told: vec![Block::List(vec![answer])],
             words: format!("{} {}", self.trend.name, words.join(" ")),
@@ -171,7 +160,7 @@ impl<'a> Placed<'a> {
 fn sessions(one: &Followed, pages: &BTreeMap<String, String>) -> Block {
     let points = one.series.points.iter().zip(&one.from).rev();
     let rows = points.map(|(point, from)| {
-        let (session, image) = from.clone().unwrap_or_default();
+        let (session, image) = from.clone();
         let page = pages.get(&session);
         let href = page.map(|page| format!("../{page}/report.html"));
         vec![

@@ -134,7 +134,6 @@ impl DrawingBackend for Backend {
     }
 }
 
-/// For text of XML.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

@@ -79,7 +79,6 @@ const COLOURS: [(&str, &str, &str); 25] = [
 ];
 
 impl Ink {
-    /// The colour of the series with this place.
     pub(crate) fn series(place: usize) -> Self {
         Self::Series(u8::try_from(place % usize::from(EACH)).unwrap_or(0))
     }

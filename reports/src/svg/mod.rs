@@ -45,7 +45,6 @@ pub(crate) const LEADING: f64 = 1.22;
 pub(crate) enum Shape {
     Disc,
     Square,
-    /// A triangle on its side.
     Triangle,
     /// A square on its tip.
     Diamond,

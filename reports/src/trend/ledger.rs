@@ -9,15 +9,11 @@ use crate::{
 /// What moved at one point, or a runner that went silent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Its name.
     pub id: String,
-    /// What it is now.
     pub standing: Standing,
     /// The machine whose results stopped coming, and seconds since the last of them.
     pub silent: Option<(String, f64)>,
-    /// The last good point.
     pub last_good: Spot,
-    /// The first bad one.
     pub first_bad: Option<Spot>,
     /// What was upgraded or replaced in between.
     pub attribute_changes: Vec<AttributeChange>,
@@ -38,12 +34,10 @@ pub enum Standing {
     Accepted,
     /// Fixed with the last run.
     JustFixed,
-    /// Fixed earlier.
     Fixed,
 }
 
 impl Standing {
-    /// In a word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -73,8 +67,6 @@ pub struct Moved {
     pub place: String,
     /// How its values are written.
     pub quantity: Quantity,
-    /// The unit of its values where `quantity` is a plain number.
-    pub unit: String,
     /// Levels before and after, where it has some.
     pub levels: Option<[f64; 2]>,
     /// 95 % interval of after ÷ before.
@@ -99,7 +91,7 @@ impl Moved {
     /// `100 to 96 samples/s`.
     fn levels(&self) -> String {
         self.levels.map_or_else(String::new, |levels| {
-            let [before, after] = levels.map(|level| self.quantity.write_in(&self.unit, level));
+            let [before, after] = levels.map(|level| self.quantity.write(level));
             format!("{before} to {after}")
         })
     }

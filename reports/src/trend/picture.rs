@@ -6,10 +6,9 @@ use super::series::{AttributeChange, Series, interval, ratio, revision, time};
 use crate::{
     charts::{Axis, Chart, Entry, Layer, Panel, Spot, extent, extremes},
     document::{Cell, Kind, Mark},
-    measure,
     model::Spread,
-    svg::{Look, SMALL, Shape, ink::Ink},
-    words::format::{self, Quantity, plural},
+    svg::{Look, Shape, ink::Ink},
+    words::format::{self, plural},
 };
 
 const HEIGHT: f64 = 150.0;
@@ -88,11 +87,7 @@ fn value_axis(series: &Series) -> Axis {
     let (low, high) = extent(&values);
     let least = 4.0 * series.threshold.max(0.00125) * high.abs().max(low.abs());
     let room = ((high - low) * 0.06).max((least - (high - low)) / 2.0);
-    let (title, quantity) = match &*series.unit {
-        "" => (String::new(), series.quantity),
-        unit => (measure::shorten(unit, SMALL, 160.0), Quantity::Plain),
-    };
-    Axis::linear(&title, quantity, (low - room, high + room))
+    Axis::linear("", series.quantity, (low - room, high + room))
 }
 
 /// Its levels: from which point up to before which, and how high.

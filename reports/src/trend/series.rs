@@ -25,15 +25,12 @@ pub struct Series {
     pub subtitle: String,
     /// How its values are written.
     pub quantity: Quantity,
-    /// The unit of its values where `quantity` is a plain number.
-    pub unit: String,
     /// Which way it improves, where that is known.
     pub direction: Option<Direction>,
     /// The largest relative change that counts as none; 0 where any counts.
     pub threshold: f64,
     /// Its points, oldest first.
     pub points: Vec<Point>,
-    /// What was found in it.
     pub found: Trend,
     /// What was upgraded or replaced with a change.
     pub attribute_changes: Vec<AttributeChange>,
@@ -43,7 +40,6 @@ pub struct Series {
     pub news: Option<usize>,
     /// How long ago its newest result was, where that was asked.
     pub staleness: Option<Staleness>,
-    /// Whether a gate looks at it.
     pub gated: bool,
     /// Why the gate fails it; empty where it does not.
     pub fails: Vec<Failure>,
@@ -68,9 +64,7 @@ pub struct AttributeChange {
     pub index: usize,
     /// What was changed, such as `driver` or `image_id`.
     pub attribute: String,
-    /// At the point before.
     pub before: String,
-    /// From there on.
     pub after: String,
 }
 
@@ -251,7 +245,7 @@ impl Series {
     }
 
     pub(crate) fn value(&self, value: f64) -> String {
-        self.quantity.write_in(&self.unit, value)
+        self.quantity.write(value)
     }
 }
 

@@ -163,7 +163,6 @@ pub(crate) fn label(found: &MetricVerdict) -> String {
     metric::label(&found.metric)
 }
 
-/// A value of the metric with its unit.
 pub(crate) fn value(found: &MetricVerdict, value: Option<f64>) -> String {
     metric::known(&found.metric, value)
 }

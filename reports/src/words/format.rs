@@ -149,7 +149,6 @@ impl From<metrics::Unit> for Quantity {
 }
 
 impl Quantity {
-    /// Samples a second.
     #[expect(non_upper_case_globals, reason = "as the variants are written")]
     pub const Throughput: Self = Self::Rate("samples/s");
 
@@ -182,15 +181,6 @@ impl Quantity {
             Self::Cores => unit(1.0, "cores"),
             Self::Joules => unit(1.0, "J"),
             Self::Count | Self::Plain => unit(1.0, ""),
-        }
-    }
-
-    /// The number with this unit, where that is no empty word, or else with its own.
-    pub(crate) fn write_in(self, unit: &str, value: f64) -> String {
-        if unit.is_empty() {
-            self.write(value)
-        } else {
-            format!("{} {unit}", significant(value, 5))
         }
     }
 

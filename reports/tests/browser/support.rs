@@ -145,7 +145,6 @@ fn series() -> Series {
         title: "load accepted".to_owned(),
         subtitle: "TigerBeetle".to_owned(),
         quantity: Quantity::Plain,
-        unit: "transactions/s".to_owned(),
         direction: Some(Direction::HigherIsBetter),
         threshold: 0.0,
         points,

@@ -49,9 +49,9 @@ fn trends() -> Vec<Trend> {
     let fell = |i| if i < 25 { 940.0 } else { 890.0 };
     let mut series = trend::series("resnet-tiny · fp32 bs8", trend::points(40, fell));
     series.staleness = None;
-    let mut from = vec![None; 40];
-    from[38] = Some(("first".to_owned(), "local".to_owned()));
-    from[39] = Some(("second".to_owned(), "local".to_owned()));
+    let of = |session: &str| (session.to_owned(), "local".to_owned());
+    let mut from = vec![of("one that is on no page"); 38];
+    from.extend([of("first"), of("second")]);
     vec![Trend {
         name: "sample · local · a CPU · gpu-ci-1".to_owned(),
         series: vec![Followed {

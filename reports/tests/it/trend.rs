@@ -9,7 +9,7 @@ use reports::{
     text::Style,
     trend::{
         AttributeChange, Entry, Failure, MethodChange, MethodChanges, Moved, Series, Spot,
-        Standing, annotations, failures, html, junit, markdown, text,
+        Standing, failures, html, junit, markdown, text,
     },
 };
 
@@ -33,7 +33,6 @@ pub(crate) fn series(title: &str, points: Vec<Point>) -> Series {
         title: title.to_owned(),
         subtitle: "throughput · torch · this machine".to_owned(),
         quantity: Quantity::Throughput,
-        unit: String::new(),
         direction: Some(Direction::HigherIsBetter),
         news: news(&points, &found, &TrendOptions::default()).unwrap(),
         found,
@@ -166,13 +165,10 @@ fn a_gate_names_what_failed_in_every_form() {
     for told in [
         text(&all, &[], Style::Plain),
         markdown(&all, &[]),
-        annotations(&all, &[]),
         junit(&all).unwrap(),
     ] {
         assert!(told.contains("last good r58, first bad r59"), "{told}");
     }
-    let commands = annotations(&all, &[]);
-    assert_eq!(commands.matches("::error ").count(), 2, "{commands}");
     let xml = junit(&all).unwrap();
     assert!(
         xml.contains(r#"tests="5" skipped="1""#) && xml.contains(r#"failures="2""#),
@@ -226,7 +222,6 @@ fn names_from_anywhere_stay_names() {
         points(40, |i| if i < 20 { 1.0 } else { 2.0 }),
     );
     one.subtitle = "a & \"b\" | *c*\u{1b}[31m".into();
-    one.unit = "</svg><b>".into();
     one.staleness = staleness(&[0.0, 1.0, 2.0], 100.0, None);
     for point in &mut one.points {
         point.revision = "</title><script>\u{0}".into();
@@ -297,7 +292,6 @@ fn entry(id: &str, standing: Standing) -> Entry {
         name: name.to_owned(),
         place: "torch · nightly · gpu-1".to_owned(),
         quantity: Quantity::Throughput,
-        unit: String::new(),
         levels: Some([100.0, after]),
         interval: Some([after / 101.0, after / 99.0]),
         is_fixed: false,
@@ -373,19 +367,6 @@ fn a_gate_with_a_ledger_fails_on_new_entries_reminds_of_open_ones_and_is_quiet_o
         assert!(told.contains(words), "no `{words}` in {told}");
     }
     assert!(!told.contains("R3") && !told.contains("R5"), "{told}");
-    let commands = annotations(&all, &entries);
-    assert!(
-        commands.contains("::error title=R1::R1 2 series"),
-        "{commands}"
-    );
-    assert!(
-        commands.contains("::warning title=R2::open: R2"),
-        "{commands}"
-    );
-    assert!(
-        commands.contains("the gate failed%3A 1 failure"),
-        "{commands}"
-    );
     let page = html(&all, &entries, "", "").unwrap();
     let place = |words: &str| page.find(words).unwrap_or_else(|| panic!("no `{words}`"));
     assert!(place(">R1<") < place(">R2<") && place(">R2<") < place(">R3<"));

@@ -30,44 +30,15 @@ pub(crate) enum ImagesCommand {
     },
     /// Resolve images anew and write down everything that goes into them
     Lock(LockArgs),
-    /// Build images again from scratch in another folder, and compare them layer by layer;
-    /// exits with 1 where a layer differs
-    Verify {
-        /// Images in `images/`, or files
-        #[arg(required = true, value_name = "NAME|FILE")]
-        names: Vec<String>,
-        /// How to print what was found
-        #[arg(long, value_enum, default_value_t = Format::Text)]
-        format: Format,
-        #[command(flatten)]
-        sources: SourceArgs,
-    },
-    /// Say what an image is made of and which engines have it; nothing is built for it
+    /// Print as JSON what an image is made of and which engines have it; nothing is built for it
     Inspect {
         /// An image in `images/`, or a file
         #[arg(value_name = "NAME|FILE")]
         name: String,
-        /// How to print it
-        #[arg(long, value_enum, default_value_t = Format::Text)]
-        format: Format,
     },
-    /// Say what two images differ in, below the scenario binary
-    Diff {
-        /// An image in `images/`, or a file
-        #[arg(value_name = "A")]
-        first: String,
-        /// Another one
-        #[arg(value_name = "B")]
-        second: String,
-        /// How to print it
-        #[arg(long, value_enum, default_value_t = Format::Text)]
-        format: Format,
-        #[command(flatten)]
-        sources: SourceArgs,
-    },
-    /// Remove what Torchgauge made from the engine, or clear the cache; images of others stay
+    /// Remove what Torchgauge made from the engine; images of others stay
     Prune(PruneArgs),
-    /// Write an image as an archive, for `images load`, `docker load` or `podman load` elsewhere
+    /// Write an image as an archive, for `docker load` or `podman load` elsewhere
     Export {
         /// An image in `images/`, or a file
         #[arg(value_name = "NAME|FILE")]
@@ -87,13 +58,6 @@ pub(crate) enum ImagesCommand {
         /// The images, by digest: `REGISTRY/REPOSITORY@sha256:…`
         #[arg(required = true, value_name = "REFERENCE")]
         references: Vec<String>,
-    },
-    /// Load an image that `images export` wrote elsewhere, and print the name that `bench --image`
-    /// takes for it; nothing is built
-    Load {
-        /// The archive, or its pieces in their order
-        #[arg(required = true, value_name = "FILE")]
-        files: Vec<PathBuf>,
     },
     /// Write the Debian base as an archive, for --base-archive on a machine without apt
     Base {
@@ -148,17 +112,6 @@ pub(crate) struct PruneArgs {
     /// Keep images made from this spec; may be given several times
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) keep: Vec<String>,
-    /// Clear the cache instead; with a size, of what was used longest ago until so much is left.
-    /// Nothing goes while a build or a session uses it
-    #[arg(
-        long,
-        value_name = "SIZE",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "0",
-        conflicts_with_all = ["names", "keep"]
-    )]
-    pub(crate) cache: Option<bytesize::ByteSize>,
     /// Say what would be removed, and remove nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

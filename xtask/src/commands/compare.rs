@@ -48,9 +48,6 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
             printer.raw(&reports::comparison::markdown(&verdicts, fail_on, link));
         }
     }
-    if args.annotations {
-        printer.verbatim(&reports::comparison::annotations(&verdicts, fail_on));
-    }
     let gate = Gate::read(&verdicts, fail_on);
     if !gate.passes() {
         let failing = plural(gate.count(), "metric", "metrics");
@@ -122,14 +119,11 @@ fn between_sessions(
     printer: &Printer,
 ) -> Result<BTreeMap<CellMetric, BetweenSessions>> {
     let of_base = |point: &history::Point| {
-        point.origin.session.as_ref() == Some(&base.origin.session)
+        point.origin.session == base.origin.session
             && point.origin.attributes.get("image") == Some(&base.origin.image)
     };
     let compared = [&base.origin.session, &head.origin.session];
-    let is_other = |point: &history::Point| {
-        let session = point.origin.session.as_ref();
-        session.is_none_or(|session| !compared.contains(&session))
-    };
+    let is_other = |point: &history::Point| !compared.contains(&&point.origin.session);
     let filter = SeriesFilter {
         machine: Some(base.origin.machine.clone()),
         ..SeriesFilter::default()
@@ -172,10 +166,7 @@ fn earlier(
         let sessions = runs.entry(cell_metric(series.info.key)).or_default();
         for point in series.points.into_iter().filter(|point| point.value > 0.0) {
             let (session, image) = (&point.origin.session, point.origin.attributes.get("image"));
-            if let Some(session) = session
-                .as_ref()
-                .filter(|session| !compared.contains(session))
-            {
+            if !compared.contains(&session) {
                 let of = (session.clone(), image.cloned());
                 sessions.entry(of).or_default().push(point.value);
             }

@@ -94,7 +94,6 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
         memory_bytes: budget,
         device: device.to_string(),
         machine: target.machine().name.clone(),
-        front: search::front(&found),
         advice: search::advice(&found, budget),
         found,
     };
@@ -154,7 +153,6 @@ fn show(plan: &Plan, args: &FitArgs, printer: &Printer) -> Result<()> {
     Ok(())
 }
 
-/// One attempt in a line.
 fn progress(found: &Found, attempt: &Attempt) -> String {
     let ended = match attempt.outcome.reason() {
         None => {
@@ -242,29 +240,6 @@ fn tell(fit: &Fit, args: &FitArgs, printer: &Printer) -> Result<()> {
         ]);
     }
     printer.line(&all.to_string());
-    let mut choices = table(
-        format,
-        [
-            "image",
-            "scenario",
-            "batch",
-            "combination",
-            "peak",
-            "samples/s",
-        ],
-    );
-    for choice in &fit.front {
-        choices.add_row([
-            choice.image.clone(),
-            choice.scenario.clone(),
-            choice.batch.to_string(),
-            choice.combination.clone(),
-            size(Some(choice.peak_bytes)),
-            format!("{:.1}", choice.throughput_samples_per_second),
-        ]);
-    }
-    printer.line("\nPareto front of batch, memory and throughput:");
-    printer.line(&choices.to_string());
     for sentence in &fit.advice {
         printer.line(sentence);
     }

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use history::{Aggregate, History, ImportedSeries, Labels, SeriesInfo, SessionFilter};
-use judge::compare::{Direction, Kind};
+use history::{Aggregate, History, Labels, SeriesInfo, SessionFilter};
 use record::SessionFolder;
 use reports::format::plural;
 
@@ -12,7 +11,6 @@ use crate::{
     cli::{
         Format, exit_codes,
         history::{HistoryFolder, SeriesArgs, read},
-        share,
     },
     commands::{session_ref, trend::method_words},
     error::Result,
@@ -37,10 +35,11 @@ enum HistoryCommand {
     List(ListArgs),
     /// Write points as CSV for other tools
     Export(ExportArgs),
-    /// Add a series measured elsewhere: a CSV file with the header `timestamp,revision,value`
-    Import(ImportArgs),
-    /// Take a session, or an imported series, out
-    Remove(RemoveArgs),
+    /// Take a session out
+    Remove {
+        /// The session's name
+        session: String,
+    },
 }
 
 #[derive(Debug, Clone, Args)]
@@ -89,33 +88,6 @@ struct ExportArgs {
     series: SeriesArgs,
 }
 
-#[derive(Debug, Clone, Args)]
-struct ImportArgs {
-    /// The series' name
-    name: String,
-    /// The file
-    file: PathBuf,
-    /// The unit of its values; default: none
-    #[arg(long, default_value = "", hide_default_value = true)]
-    unit: String,
-    /// Lower values are better
-    #[arg(long)]
-    lower_is_better: bool,
-    /// The largest change that counts as none, such as 0.02; default: any counts
-    #[arg(long, value_name = "SHARE", value_parser = share)]
-    threshold: Option<f64>,
-}
-
-#[derive(Debug, Clone, Args)]
-#[group(required = true, multiple = false)]
-struct RemoveArgs {
-    /// The session's name
-    session: Option<String>,
-    /// The name of an imported series
-    #[arg(long, value_name = "NAME")]
-    imported: Option<String>,
-}
-
 /// Carries one of its commands out.
 pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
     let new = || -> Result<History> { Ok(History::at(args.folder.path()?)?) };
@@ -125,8 +97,7 @@ pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
         HistoryCommand::List(args) if args.sessions => list_sessions(&existing()?, args, printer),
         HistoryCommand::List(args) => list_series(&existing()?, args, printer),
         HistoryCommand::Export(args) => export(&existing()?, args, printer),
-        HistoryCommand::Import(args) => import(&new()?, args, printer),
-        HistoryCommand::Remove(args) => remove(&existing()?, args, printer),
+        HistoryCommand::Remove { session } => remove(&existing()?, session, printer),
     }
 }
 
@@ -169,42 +140,11 @@ fn add(history: &History, args: &AddArgs, printer: &Printer) -> Result<()> {
     Ok(())
 }
 
-fn remove(history: &History, args: &RemoveArgs, printer: &Printer) -> Result<()> {
-    if let Some(session) = &args.session {
-        let removed = history.remove(session)?;
-        let runs = plural(removed.runs, "run", "runs");
-        let points = plural(removed.points, "point", "points");
-        printer.line(&format!("{session}: {runs} and {points} removed"));
-    }
-    if let Some(name) = &args.imported {
-        let points = plural(history.remove_import(name)?, "point", "points");
-        printer.line(&format!("{name}: {points} removed"));
-    }
-    Ok(())
-}
-
-fn import(history: &History, args: &ImportArgs, printer: &Printer) -> Result<()> {
-    let series = ImportedSeries {
-        name: args.name.clone(),
-        unit: args.unit.clone(),
-        direction: if args.lower_is_better {
-            Direction::LowerIsBetter
-        } else {
-            Direction::HigherIsBetter
-        },
-        kind: Kind::TimeLike,
-        threshold: args.threshold,
-    };
-    let points = super::trend::read_csv(&args.file, printer)?;
-    let done = history.import(&series, &points)?;
-    let (name, added, known) = (&args.name, done.added, done.known);
-    let added = plural(added, "point", "points");
-    printer.line(&format!("{name}: {added} added, {known} known"));
-    let backwards = judge::trend::backwards(&points);
-    if backwards > 0 {
-        let name = args.file.display().to_string();
-        printer.note(&super::trend::sorted(&name, backwards, points.len()));
-    }
+fn remove(history: &History, session: &str, printer: &Printer) -> Result<()> {
+    let removed = history.remove(session)?;
+    let runs = plural(removed.runs, "run", "runs");
+    let points = plural(removed.points, "point", "points");
+    printer.line(&format!("{session}: {runs} and {points} removed"));
     Ok(())
 }
 

@@ -124,7 +124,7 @@ fn look(args: &LedgerArgs) -> Result<LedgerFile> {
 
 fn told(entry: &Entry, now: Timestamp) -> String {
     let standing = ledger::usual(entry, now);
-    ledger::shown(entry, standing, &ledger::Units::new(), now).told()
+    ledger::shown(entry, standing, now).told()
 }
 
 fn list(file: &LedgerFile, all: bool, format: Format, printer: &Printer) -> Result<()> {
@@ -160,7 +160,7 @@ fn list(file: &LedgerFile, all: bool, format: Format, printer: &Printer) -> Resu
 fn show(file: &LedgerFile, id: &str, printer: &Printer) -> Result<()> {
     let now = Timestamp::now();
     let entry = file.ledger.entry(id)?;
-    let entry = ledger::shown(entry, ledger::usual(entry, now), &ledger::Units::new(), now);
+    let entry = ledger::shown(entry, ledger::usual(entry, now), now);
     printer.raw(&reports::trend::ledger_text(&[entry], table_style()));
     Ok(())
 }

@@ -5,7 +5,6 @@ pub(crate) mod bisect;
 pub(crate) mod claims;
 pub(crate) mod codegen;
 pub(crate) mod compare;
-pub(crate) mod conform;
 pub(crate) mod dist;
 pub(crate) mod doctor;
 pub(crate) mod fit;

@@ -49,7 +49,7 @@ fn of_session(session: &str, read: Vec<Series>) -> Result<Vec<Past>> {
     let mut images = Vec::new();
     let mut own = Vec::new();
     for mut one in read {
-        let is_own = |point: &Point| point.origin.session.as_deref() == Some(session);
+        let is_own = |point: &Point| point.origin.session == session;
         if let Some(place) = one.points.iter().position(is_own) {
             let image = one.points[place].origin.attributes.get("image");
             images.push(image.cloned().unwrap_or_default());

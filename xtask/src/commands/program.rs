@@ -65,13 +65,6 @@ pub(crate) struct ProgramArgs {
     /// Samples of one step of one process, or `{NAME}`, for the throughput
     #[arg(long, value_name = "N", requires = "command")]
     samples_per_step: Option<String>,
-    #[command(flatten)]
-    pub(crate) reports: ReportingArgs,
-}
-
-/// A program, how it reports, and for how long.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct ReportingArgs {
     /// Processes that it starts and that report, such as those of torchrun, each on a GPU of its own;
     /// default: 1
     #[arg(long, value_name = "N", requires = "command",
@@ -175,21 +168,20 @@ impl ProgramArgs {
                 Some(NetworkWord::Host) => Network::Host,
             },
             writable: self.writable,
-            hook: !self.reports.no_hook,
+            hook: !self.no_hook,
             samples_per_step: samples,
-            until: if self.reports.until_exit {
+            until: if self.until_exit {
                 Until::Exit
             } else {
                 Until::Measured
             },
-            ..ProgramFile::new(self.reports.command.clone())
+            ..ProgramFile::new(self.command.clone())
         };
         let time = self
-            .reports
             .time_limit
             .map(|limit| format!("{}s", limit.as_secs_f64().ceil()));
         let shm = self.shm.map(|size| format!("{}", size.as_u64()));
-        let line = command_line(&self.reports.command);
+        let line = command_line(&self.command);
         let rate = match self.samples_per_step {
             Some(_) => "throughput_samples_per_second",
             None => "throughput_steps_per_second",
@@ -204,14 +196,14 @@ impl ProgramArgs {
             "defaults": {
                 "blocks": 3,
                 "steps": {
-                    "warmup": self.reports.warmup.unwrap_or(3),
-                    "measured": self.reports.steps.unwrap_or(20),
-                    "profiled": self.reports.profiled_steps,
+                    "warmup": self.warmup.unwrap_or(3),
+                    "measured": self.steps.unwrap_or(20),
+                    "profiled": self.profiled_steps,
                 },
             },
             "scenarios": [{
-                "name": name_of(&self.reports.command),
-                "ranks": self.reports.ranks,
+                "name": name_of(&self.command),
+                "ranks": self.ranks,
                 "program": program,
                 "axes": axes,
                 "limits": {"time": time, "shm": shm},
@@ -237,7 +229,6 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-/// The suite of this text.
 pub(crate) fn suite(text: &str) -> Result<Suite> {
     Suite::from_text(&format!("{SUITE}.yaml"), text).map_err(Error::Suite)
 }
@@ -323,12 +314,9 @@ mod tests {
             mount: vec!["/src:/workspace:rw".to_owned()],
             env: vec![("A".to_owned(), "1=2".to_owned())],
             shm: Some(bytesize::ByteSize::gib(1)),
-            reports: ReportingArgs {
-                command: words("python3 train.py --batch {batch}"),
-                time_limit: Some(Duration::from_mins(2)),
-                profiled_steps: Some(3),
-                ..ReportingArgs::default()
-            },
+            command: words("python3 train.py --batch {batch}"),
+            time_limit: Some(Duration::from_mins(2)),
+            profiled_steps: Some(3),
             ..ProgramArgs::default()
         };
         let text = args.suite_text().unwrap();

@@ -1,4 +1,4 @@
-//! `cargo xtask scenarios`: list, show and check suites, and check programs.
+//! `cargo xtask scenarios`: list, show and check suites.
 
 use bench_suite::{
     host,
@@ -9,10 +9,7 @@ use reports::format::plural;
 
 use crate::{
     cli::Format,
-    commands::{
-        conform::{self, ConformArgs},
-        program::{self, ProgramArgs},
-    },
+    commands::program::{self, ProgramArgs},
     error::{Error, Result},
     printer::Printer,
     table::table,
@@ -37,9 +34,7 @@ pub(crate) enum ScenariosCommand {
         suites: Vec<String>,
     },
     /// Print the suite of a program of your own, to be kept and changed
-    Init(ProgramArgs),
-    /// Run a program of your own on this machine, and check how it reports its numbers
-    Conform(ConformArgs),
+    Init(Box<ProgramArgs>),
     /// Print the JSON Schema of suites
     Schema,
 }
@@ -58,7 +53,7 @@ pub(crate) fn catalog() -> Result<Catalog> {
 }
 
 /// Carries one of its commands out.
-pub(crate) async fn run(command: &ScenariosCommand, printer: &Printer) -> Result<()> {
+pub(crate) fn run(command: &ScenariosCommand, printer: &Printer) -> Result<()> {
     match command {
         ScenariosCommand::List => list(printer),
         ScenariosCommand::Show { suite, device } => {
@@ -83,7 +78,6 @@ pub(crate) async fn run(command: &ScenariosCommand, printer: &Printer) -> Result
             printer.raw(&text);
             Ok(())
         }
-        ScenariosCommand::Conform(args) => conform::run(args, printer).await,
         ScenariosCommand::Schema => {
             printer.json_text(&suite::schema());
             Ok(())

@@ -12,14 +12,12 @@ use reports::{
     format::plural,
     site::{self, Content, Outcome, Trend},
 };
-use serde::Serialize;
 
 use crate::{
-    cli::{Format, exit_codes, history::read},
+    cli::{exit_codes, history::read},
     commands::{past, trend},
     error::{Error, Result},
     printer::Printer,
-    table::table,
 };
 
 #[derive(Debug, Clone, Args)]
@@ -44,18 +42,6 @@ pub(crate) struct SiteArgs {
     /// The history whose trends it shows; without it none are
     #[arg(long, value_name = "DIR", env = "TORCHGAUGE_HISTORY")]
     history: Option<PathBuf>,
-    /// How to print what was drawn
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
-}
-
-/// What `--format json` prints.
-#[derive(Debug, Serialize)]
-struct SiteReport<'a> {
-    version: u32,
-    index: PathBuf,
-    #[serde(flatten)]
-    outcome: &'a Outcome,
 }
 
 /// Draws the site beside its place, puts it there, and lists its pages.
@@ -91,35 +77,21 @@ pub(crate) fn run(args: &SiteArgs, printer: &Printer) -> Result<()> {
         let _ = fs::rename(&old, &out);
         return Err(failed(error));
     }
-    tell(args, &outcome, printer)
+    tell(args, &outcome, printer);
+    Ok(())
 }
 
-fn tell(args: &SiteArgs, outcome: &Outcome, printer: &Printer) -> Result<()> {
+fn tell(args: &SiteArgs, outcome: &Outcome, printer: &Printer) {
     let index = args.out.join("index.html");
     for one in &outcome.left_out {
         printer.note(&format!("{} left out: {}", one.folder.display(), one.why));
     }
-    match args.format {
-        Format::Json => printer.json(&SiteReport {
-            version: 2,
-            index,
-            outcome,
-        })?,
-        Format::Text => printer.line(&index.display().to_string()),
-        Format::Markdown => {
-            let mut rows = table(args.format, ["page"]);
-            for place in &outcome.drawn {
-                rows.add_row([place]);
-            }
-            printer.line(&rows.to_string());
-        }
-    }
+    printer.line(&index.display().to_string());
     let drawn = plural(outcome.drawn.len(), "page", "pages");
     printer.note(&format!("{drawn} drawn"));
-    Ok(())
 }
 
-/// The series of a history that fail a comparison or come from elsewhere, by what they are of.
+/// The series of a history that fail a comparison, by what they are of.
 fn trends(folder: Option<&Path>, printer: &Printer) -> Result<Vec<Trend>> {
     let Some(history) = past::named(folder)? else {
         return Ok(Vec::new());
@@ -162,11 +134,11 @@ fn name(key: &SeriesKey) -> Vec<String> {
     parts.cloned().collect()
 }
 
-/// The session and the image of a point; `None` for what was measured elsewhere.
-fn origin(point: &Point) -> Option<(String, String)> {
+/// The session and the image of a point.
+fn origin(point: &Point) -> (String, String) {
     let image = point.origin.attributes.get("image");
-    Some((
-        point.origin.session.clone()?,
+    (
+        point.origin.session.clone(),
         image.cloned().unwrap_or_default(),
-    ))
+    )
 }

@@ -59,7 +59,7 @@ fn what_is_pushed_is_pulled_by_its_digest() {
     assert_eq!(theirs["digest"], first["digest"]);
 
     checkout.check(&["build", "cli-pushed"], 0, &[]);
-    let built = checkout.json(&["inspect", "cli-pushed", "--format", "json"], 0);
+    let built = checkout.json(&["inspect", "cli-pushed"], 0);
     checkout.check(&["prune", "cli-pushed"], 0, &["removed"]);
     let reference = first["reference"].as_str().expect("a reference");
     let mut pull = checkout.command(&["pull", reference]);
@@ -245,7 +245,7 @@ fn versions_out_of_one_repository_are_compared_by_name() {
     check(
         &mut bench(&checkout, "none", &unpinned),
         2,
-        &["pulling needs a digest", "images load FILE"],
+        &["pulling needs a digest", "docker load --input FILE"],
     );
     for reference in [one, other, &again] {
         run(Command::new("docker").args(["image", "rm", reference]));
@@ -298,8 +298,7 @@ fn a_lock_says_what_an_image_is_pulled_by() {
     assert_eq!(in_lock(), digest);
     checkout.check(&["lock", "--workload", name], 0, &[]);
     assert_eq!(in_lock(), digest, "the image is the same");
-    checkout.check(&["verify", name], 0, &["identical"]);
-    let told = checkout.json(&["inspect", name, "--format", "json"], 0);
+    let told = checkout.json(&["inspect", name], 0);
     assert_eq!(told["locked"]["expected"]["image"]["push_digest"], digest);
 
     // As of a version that compressed otherwise.
@@ -315,7 +314,6 @@ fn a_lock_says_what_an_image_is_pulled_by() {
         2,
         &[both[0], both[1], "lock --workload --push-digest"],
     );
-    checkout.check(&["verify", name], 1, &["NOT identical", both[0], both[1]]);
     checkout.check(
         &["lock", "--workload", "--push-digest", name],
         0,

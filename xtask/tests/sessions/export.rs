@@ -4,8 +4,7 @@ use protocol::Precision;
 
 use crate::support::{Home, records, session};
 
-const MACHINE: &str = "::error::a\u{1b}[2J";
-const REVISION: &str = "r\u{1b}]0;x\u{7}\n::error::forged\u{202e}";
+const MACHINE: &str = "::error::a\u{1b}[2Jr\u{1b}]0;x\u{7}\n::error::forged\u{202e}";
 
 fn home() -> Home {
     let home = Home::new();
@@ -14,13 +13,6 @@ fn home() -> Home {
     let all = records("hostile", "img", Precision::Fp32, 100.0);
     home.write("hostile", &hostile, &all);
     home.check(&["history", "add", "sessions/hostile"], 0, "runs added");
-    let points = format!("timestamp,revision,value\n1760000000,\"{REVISION}\",1\n");
-    std::fs::write(home.path("points.csv"), points).expect("the points are written");
-    home.check(
-        &["history", "import", "far", "points.csv"],
-        0,
-        "1 point added",
-    );
     home
 }
 
@@ -45,8 +37,5 @@ fn a_file_has_names_as_they_are() {
     let home = home();
     home.check(&["history", "export", "--to", "all.csv"], 0, "points of");
     let text = std::fs::read_to_string(home.path("all.csv")).expect("the export");
-    assert!(
-        text.contains(MACHINE) && text.contains(REVISION),
-        "{text:?}"
-    );
+    assert!(text.contains(MACHINE), "{text:?}");
 }

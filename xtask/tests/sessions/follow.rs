@@ -75,15 +75,15 @@ fn a_gate_over_nothing_is_bad_usage() {
     for (words, expected) in [
         (
             ["--branch", "nosuch"],
-            "--branch nosuch; the history has branch main",
+            "--branch nosuch; `torchgauge history list`",
         ),
         (
             ["--metric", "nosuch"],
-            "--metric nosuch; the history has metric ",
+            "--metric nosuch; `torchgauge history list`",
         ),
         (
             ["--image", "nosuch"],
-            "--image nosuch; the history has image img",
+            "--image nosuch; `torchgauge history list`",
         ),
     ] {
         let asked = ["trend", words[0], words[1]];

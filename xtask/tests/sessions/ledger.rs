@@ -207,7 +207,7 @@ fn two_hundred_nights_fail_once_for_each_of_their_causes() {
 }
 
 /// A series from elsewhere, flat for so many days and one in which it fell.
-fn imported(home: &Home, days: u32, fell: bool) {
+fn measured(home: &Home, days: u32, fell: bool) {
     let mut text = "timestamp,revision,value\n".to_owned();
     for day in 0..=days {
         let level = if fell && day == days { 90.0 } else { 100.0 };
@@ -216,9 +216,23 @@ fn imported(home: &Home, days: u32, fell: bool) {
         writeln!(text, "{time},r{day},{value}").expect("a line");
     }
     fs::write(home.path("speed.csv"), text).expect("a file");
-    let _ = fs::remove_file(home.path("history/imports/speed.json"));
-    home.check(&["history", "import", "speed", "speed.csv"], 0, "speed");
+    fs::create_dir_all(home.path("history")).expect("a folder");
 }
+
+/// The gate over that series, with this ledger.
+fn gate(ledger: &str) -> Vec<&str> {
+    let words = [
+        "trend",
+        "--input",
+        "speed.csv",
+        "--gate",
+        "--format",
+        "markdown",
+    ];
+    [&words[..], &["--ledger", ledger]].concat()
+}
+
+const OWN: &str = "history/regressions.toml";
 
 fn first_id(home: &Home) -> String {
     let json = home.check(&["ledger", "list", "--format", "json"], 0, "[");
@@ -230,22 +244,16 @@ fn first_id(home: &Home) -> String {
 #[test]
 fn a_cause_fails_one_night_and_is_forgotten_once_it_was_fixed() {
     let home = Home::new();
-    let gate = |code: i32, expected: &str| {
-        home.check(
-            &["trend", "--gate", "--stale-after", "100000"],
-            code,
-            expected,
-        )
-    };
-    imported(&home, 40, false);
+    let gate = |code: i32, expected: &str| home.check(&gate(OWN), code, expected);
+    measured(&home, 40, false);
     gate(0, "1 series");
-    imported(&home, 41, true);
+    measured(&home, 41, true);
     let told = gate(1, "the gate failed: 1 failure");
     assert!(told.contains("last good r40, first bad r41"), "{told}");
     // The same results fail again.
     gate(1, "the gate failed: 1 failure");
-    imported(&home, 41, false);
-    imported(&home, 44, false);
+    measured(&home, 41, false);
+    measured(&home, 44, false);
     gate(0, "fixed: R");
     home.check(&["ledger", "list"], 0, "0 open, 0 accepted, 1 fixed");
     let prune = |before: &str, expected: &str| {
@@ -265,12 +273,12 @@ fn a_cause_fails_one_night_and_is_forgotten_once_it_was_fixed() {
 #[test]
 fn a_ledger_is_looked_at_accepted_and_refused() {
     let home = Home::new();
-    let gate = ["trend", "--gate", "--stale-after", "100000"];
-    imported(&home, 40, false);
+    let (with, gate) = (gate("regressions.toml"), gate(OWN));
+    measured(&home, 40, false);
     home.check(&["ledger", "list"], 2, "there is no ledger at");
     home.check(&gate, 0, "1 series");
     home.check(&["ledger", "list"], 0, "0 open");
-    imported(&home, 41, true);
+    measured(&home, 41, true);
     home.check(&gate, 1, "the gate failed: 1 failure");
     home.check(&["ledger", "list"], 0, "1 open");
     let id = first_id(&home);
@@ -290,7 +298,7 @@ fn a_ledger_is_looked_at_accepted_and_refused() {
     accept(
         &["--why", "x", "--cell", "other"],
         2,
-        "it has speed · value",
+        "it has speed.csv · value",
     );
     accept(&["--why", "wanted"], 0, "accepted by ada: wanted");
     home.check(&gate, 0, "1 entry is accepted");
@@ -299,7 +307,6 @@ fn a_ledger_is_looked_at_accepted_and_refused() {
     accept(&["--why", "old", "--until", "2026-01-01"], 0, "expired");
     // One that a repository holds, in place of the history's own.
     let file = ["--ledger", "regressions.toml"];
-    let with = [&gate[..], &file].concat();
     accept(
         &["--why", "x", "--ledger", "regressions.toml"],
         2,
@@ -337,6 +344,9 @@ fn a_ledger_is_looked_at_accepted_and_refused() {
         2,
         "no ledger",
     );
-    let nowhere = [&gate[..], &["--ledger", "no/such/folder/r.toml"]].concat();
-    home.check(&nowhere, 1, "cannot write no/such/folder/r.toml");
+    home.check(
+        &self::gate("no/such/folder/r.toml"),
+        1,
+        "cannot write no/such/folder/r.toml",
+    );
 }

@@ -178,11 +178,6 @@ fn what_does_not_belong_there_is_named_and_left_out() {
             String::new(),
             "a file, expected a folder",
         ),
-        (
-            history.folder().join("imports/x.json"),
-            "{}".to_owned(),
-            "missing field",
-        ),
     ] {
         write(&path, &text);
         let contents = history.read(&SeriesFilter::default());

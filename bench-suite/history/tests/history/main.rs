@@ -2,7 +2,6 @@
 
 mod exports;
 mod folder;
-mod imports;
 mod ledger;
 mod ledger_file;
 mod methods;

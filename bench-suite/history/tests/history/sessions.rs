@@ -101,11 +101,11 @@ fn points_come_by_session_and_by_time() {
     let point = &points[1];
     assert_eq!(
         (
-            point.origin.session.as_deref(),
+            point.origin.session.as_str(),
             &*point.origin.revision,
             point.runs
         ),
-        (Some("b"), "commit-1", 3)
+        ("b", "commit-1", 3)
     );
     let (_, all) = everything(&history);
     let info = all.iter().map(|one| &one.info);

@@ -52,7 +52,6 @@ pub(crate) enum Chance {
     None,
     /// It chooses one of two values.
     Modes(Modes),
-    /// It scatters.
     Sample(Sample),
 }
 

@@ -27,7 +27,6 @@ const SHARED: f64 = 3.0;
 pub(crate) struct Sample {
     /// Every run of the base, with a partner in its block or not.
     pub(super) base: Vec<f64>,
-    /// Every run of the head.
     pub(super) head: Vec<f64>,
     /// Head less base, of each block that has both.
     pub(super) ratios: Vec<f64>,
@@ -104,9 +103,7 @@ impl Sample {
 /// What the cells of one metric say of each other's noise.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Kin {
-    /// Of a run.
     pub(super) runs: Variance,
-    /// Of a block's ratio.
     pub(super) ratios: Option<Variance>,
     /// Whether runs of one block share so much that it pays to pair them.
     pub(super) is_paired: bool,

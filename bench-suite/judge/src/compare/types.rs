@@ -48,7 +48,6 @@ impl Block {
 /// One metric of one pair of cells, ready to be judged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measurement {
-    /// The blocks, in any order.
     pub blocks: Vec<Block>,
     /// Which way the metric improves.
     pub direction: Direction,
@@ -147,7 +146,6 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Is `ratio` inside?
     pub fn contains(&self, ratio: f64) -> bool {
         self.lo <= ratio && ratio <= self.hi
     }
@@ -227,7 +225,6 @@ pub struct Comparison {
     /// The same with the family taken into account: decided where it is at most
     /// [`Options::alpha`]. Gated metrics are one family, the others a second one.
     pub q_value: Option<f64>,
-    /// What it comes to.
     pub verdict: Verdict,
     /// The noise threshold that the verdict used, relative.
     pub threshold: f64,
@@ -266,7 +263,6 @@ impl Comparison {
 pub enum BaseOrHead {
     /// What is compared against.
     Base,
-    /// What is compared.
     Head,
 }
 

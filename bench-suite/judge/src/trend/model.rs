@@ -50,7 +50,6 @@ pub fn backwards(points: &[Point]) -> usize {
 pub struct ChangePoint {
     /// First point of the new level, from 0 in the series as given.
     pub index: usize,
-    /// Its timestamp.
     #[serde(serialize_with = "whole_if_whole")]
     pub timestamp: f64,
     /// Its revision: the first one seen with the new level.

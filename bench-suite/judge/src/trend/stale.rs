@@ -22,7 +22,6 @@ pub struct Staleness {
     pub typical_step_seconds: Option<f64>,
     /// The age from which on the series is overdue, in seconds; `None` if nothing says.
     pub limit_seconds: Option<f64>,
-    /// Is it overdue?
     pub overdue: bool,
 }
 

@@ -323,7 +323,6 @@ impl Executor for Container {
     }
 }
 
-/// The word for a path in records.
 fn path_word(path: GpuPath) -> &'static str {
     match path {
         GpuPath::Cdi => "cdi",

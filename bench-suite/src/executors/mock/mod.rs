@@ -76,7 +76,6 @@ impl Mock {
         Ok(Self { hosts, script })
     }
 
-    /// The UUID of the GPU in a place.
     fn uuid(&self, place: &Place) -> Option<String> {
         let facts = self.host(&place.host).facts();
         facts.gpu(place.device).map(|gpu| gpu.uuid.clone())

@@ -28,7 +28,6 @@ impl Script {
         Ok(Self { hosts, rules })
     }
 
-    /// How a run is to end.
     pub(super) fn ending(&self, order: &Order) -> Ending {
         let variant = order.asked.builtin().map(|asked| &asked.variant);
         let named = variant.map(ToString::to_string).unwrap_or_default();

@@ -128,7 +128,6 @@ fn read_note(file: &mut File) -> Option<Holder> {
     Some(holder)
 }
 
-/// A UUID as a file's name.
 fn file_word(uuid: &str) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     uuid.chars().map(fit).take(80).collect()

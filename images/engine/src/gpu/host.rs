@@ -28,7 +28,6 @@ const LIBCUDA: &str = "libcuda.so.1";
 /// Where engines look for CDI specs.
 const CDI_FOLDERS: [&str; 3] = ["/etc/cdi", "/var/run/cdi", "/run/cdi"];
 
-/// Where the driver's libraries are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DriverLibraries {
     /// A folder of the driver's own, with the library folders in it.

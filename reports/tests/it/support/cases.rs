@@ -283,7 +283,6 @@ pub(crate) fn fit() -> Fit {
             ),
             found("<b>|", Some("exit-status: ended"), vec![attempt(4, broken)]),
         ],
-        front: Vec::new(),
         advice: vec!["vit-tiny at batch 4 fits.".to_owned()],
     }
 }

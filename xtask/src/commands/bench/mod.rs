@@ -110,10 +110,14 @@ pub(crate) async fn measure(
 pub(crate) enum Place {
     /// Below `sessions`, by its name.
     Fresh,
-    /// In this new folder.
-    New { folder: PathBuf },
+    New {
+        folder: PathBuf,
+    },
     /// In this folder, where a session of this name was begun.
-    Resume { folder: PathBuf, name: String },
+    Resume {
+        folder: PathBuf,
+        name: String,
+    },
 }
 
 /// A session to be carried out.
@@ -210,9 +214,7 @@ pub(crate) fn scratch(what: &str) -> Result<tempfile::TempDir> {
 
 /// Suites as they were asked for.
 pub(crate) enum Suites {
-    /// By name or file.
     Named(Vec<String>),
-    /// A program's, as a text.
     Program(String),
 }
 
@@ -232,7 +234,7 @@ fn load(suites: &Suites) -> Result<Vec<Suite>> {
 fn suites(args: &BenchArgs) -> Result<Suites> {
     Ok(match (&args.program_suite, args.suite.as_slice()) {
         (Some(text), _) => Suites::Program(text.clone()),
-        (None, []) if !args.program.reports.command.is_empty() => {
+        (None, []) if !args.program.command.is_empty() => {
             Suites::Program(args.program.suite_text()?)
         }
         (None, []) => Suites::Named(vec!["smoke".to_owned()]),

@@ -32,7 +32,7 @@ pub(super) fn settled(given: &BenchArgs, folder: &Path) -> Result<(BenchArgs, Se
     };
     let listed = |words: &[String]| (!words.is_empty()).then(|| whole(words).join(", "));
     check("--suite", listed(&given.suite), &asked.suites.join(", "))?;
-    if !given.program.reports.command.is_empty() {
+    if !given.program.command.is_empty() {
         let now = given.program.suite_text()?;
         check(
             "COMMAND",

@@ -164,7 +164,6 @@ impl<'a> Target<'a> {
         Ok(self)
     }
 
-    /// The first device.
     pub(crate) fn device(&self) -> Device {
         self.places[0].device
     }

@@ -1,7 +1,6 @@
 //! `bisect`: the image that brought a regression.
 
 mod candidates;
-mod error;
 mod step;
 mod tell;
 
@@ -11,21 +10,20 @@ use std::{
 };
 
 use bench_suite::{
-    bisect::{Asked, Bisection, Next, STATE},
+    bisect::{Asked, Bisection, STATE},
     session,
 };
 use clap::Args;
 
 use crate::{
-    cli::{Format, ShareArgs, TargetArgs, exit_codes, share, time},
+    cli::{ShareArgs, TargetArgs, exit_codes, share, time},
     commands::{
-        bench::target::of_programs,
+        bench::{resume::command, target::of_programs},
         program::{self, ProgramArgs},
     },
     error::{Error, Result},
     printer::Printer,
 };
-use error::SearchError;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = exit_codes!())]
@@ -69,12 +67,9 @@ pub(crate) struct BisectArgs {
         "command"
     ])]
     pub(crate) resume: Option<PathBuf>,
-    /// Say what would be searched, and start nothing
+    /// Name the images that would be searched, and start nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// How to print the answer
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
 }
@@ -82,57 +77,57 @@ pub(crate) struct BisectArgs {
 /// Searches to the end, and tells.
 pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
     let (mut search, folder) = match &args.resume {
-        Some(folder) => (Bisection::read(folder)?, folder.clone()),
+        Some(folder) => {
+            let search = Bisection::read(folder).map_err(Error::Input)?;
+            (search, folder.clone())
+        }
         None => begin(args)?,
     };
     // Its sessions lie in it.
     session::check_folder(&folder)?;
     if args.dry_run {
-        tell::plan(&search, args.format, printer);
+        for candidate in &search.candidates {
+            printer.line(&candidate.name);
+        }
         return Ok(());
     }
     let target = target(args, &search.asked);
+    let failed = |source| Error::Write {
+        path: folder.clone(),
+        source,
+    };
     if args.resume.is_none() {
         if folder.join(STATE).exists() {
-            return Err(SearchError::Exists(folder).into());
+            return Err(Error::Input(format!(
+                "{} holds a search already; name another folder with --out, or go on with: {}",
+                folder.display(),
+                command("bisect", &folder)
+            )));
         }
         session::check_new_folder(&folder)?;
-        std::fs::create_dir_all(&folder).map_err(|source| Error::Write {
-            path: folder.clone(),
-            source,
-        })?;
-        search.write(&folder)?;
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        search.write(&folder).map_err(failed)?;
     }
     printer.note(&format!("search in {}", folder.display()));
-    loop {
-        match search.next() {
-            Next::Done(_) => break,
-            Next::Refuted => {
-                return Err(match &search.change {
-                    Some(change) if change.metric().is_none() => SearchError::OtherFailure(folder),
-                    _ => SearchError::SmallerChange(folder),
-                }
-                .into());
-            }
-            Next::Measure {
-                base,
-                head,
-                purpose,
-            } => {
-                let step = (base, head, purpose);
-                step::carry_out(&mut search, step, &folder, &target, printer).await?;
-                search.write(&folder)?;
-            }
-        }
+    while let Some(sides) = search.next() {
+        step::carry_out(&mut search, sides, &folder, &target, printer).await?;
+        search.write(&folder).map_err(failed)?;
     }
-    tell::answer(&search, &folder, args.format, printer)
+    if search.is_refuted() {
+        return Err(Error::Undecided(format!(
+            "measured again, the bad end is not shown to be beyond half of the change that it showed \
+             first; the sessions in {} have both. Begin anew with more --time-budget",
+            folder.display()
+        )));
+    }
+    tell::answer(&search, &folder, printer)
 }
 
 /// A search as the command line describes it.
 fn begin(args: &BisectArgs) -> Result<(Bisection, PathBuf)> {
     let given = |text: &Option<String>| text.clone().unwrap_or_default();
     let (good, bad) = (given(&args.good), given(&args.bad));
-    let program = match args.program.reports.command.as_slice() {
+    let program = match args.program.command.as_slice() {
         [] => None,
         _ => Some(args.program.suite_text()?),
     };
@@ -157,7 +152,7 @@ fn begin(args: &BisectArgs) -> Result<(Bisection, PathBuf)> {
         Some(_) => candidates::own_images(&good, &bad, &args.target.image),
         None => candidates::images(&good, &bad, &args.target.image)?,
     };
-    let search = Bisection::new(asked, args.error, found)?;
+    let search = Bisection::new(asked, args.error, found).map_err(Error::Input)?;
     let folder = args
         .out
         .clone()

@@ -1,162 +1,105 @@
-//! What a search is to try, and what it found.
+//! What a search found.
 
 use std::path::Path;
 
-use bench_suite::bisect::{Bisection, Change, Decision, Followed, Judgement, Purpose};
-use record::{ImageChange, Reason, SessionFolder};
+use bench_suite::bisect::{Bisection, Decision};
+use record::SessionFolder;
 use reports::{comparison::part, format};
-use serde::Serialize;
 
-use super::{error::SearchError, step::RUNS};
-use crate::{cli::Format, error::Result, printer::Printer, table::table};
-
-/// What `--format json` prints.
-#[derive(Debug, Serialize)]
-struct Answer<'a> {
-    #[serde(flatten)]
-    search: &'a Bisection,
-    last_good: &'a str,
-    first_bad: &'a str,
-    image_changes: Vec<ImageChange>,
-}
-
-pub(super) fn plan(search: &Bisection, format: Format, printer: &Printer) {
-    let mut rows = table(format, ["", "candidate"]);
-    for (place, candidate) in search.candidates.iter().enumerate() {
-        let end = match place {
-            0 => "good",
-            place if place + 1 == search.candidates.len() => "bad",
-            _ => "",
-        };
-        rows.add_row([end, &candidate.name]);
-    }
-    let halvings = (search.candidates.len() - 1).next_power_of_two().ilog2();
-    let comparisons = format::plural(halvings as usize + 3, "comparison", "comparisons");
-    printer.line(&format!(
-        "{rows}\nat most {comparisons} if all can be measured; nothing was started"
-    ));
-}
+use crate::{
+    cli::Format,
+    error::{Error, Result},
+    printer::Printer,
+    table::table,
+};
 
 /// The culprit, by what it differs from the one before, and how sure that is.
-pub(super) fn answer(
-    search: &Bisection,
-    folder: &Path,
-    format: Format,
-    printer: &Printer,
-) -> Result<()> {
-    let found = search.range();
-    let name = |place: usize| search.candidates[place].name.as_str();
-    let size = search.size();
-    let changes = match size {
-        Some(size) => image_changes(&folder.join(&size.session))?,
-        None => Vec::new(),
-    };
-    if format == Format::Json {
-        printer.json(&Answer {
-            search,
-            last_good: name(found.good),
-            first_bad: name(found.bad),
-            image_changes: changes,
-        })?;
-    } else {
-        printer.line(&decisions(search, format));
-        printer.line("");
-        for line in sentences(search) {
-            printer.line(&line);
-        }
+pub(super) fn answer(search: &Bisection, folder: &Path, printer: &Printer) -> Result<()> {
+    let range = search.range();
+    let [good, bad] = range.map(|place| search.candidates[place].name.as_str());
+    printer.line(&decisions(search));
+    printer.line("");
+    for line in sentences(search) {
+        printer.line(&line);
+    }
+    if let Some(size) = search.size() {
+        let folder = folder.join(&size.session);
+        let session = SessionFolder::at(&folder).read_session()?;
+        let changes = match session.images.as_slice() {
+            [base, head, ..] => record::image_changes(base, head),
+            _ => Vec::new(),
+        };
         if !changes.is_empty() {
-            let mut rows = table(format, ["part", "name", name(found.good), name(found.bad)]);
+            let mut rows = table(Format::Text, ["part", "name", good, bad]);
             for change in &changes {
                 let (base, head) = (part(change.base.as_ref()), part(change.head.as_ref()));
                 rows.add_row([change.part.to_string(), change.name.clone(), base, head]);
             }
             printer.line(&format!("\n{rows}"));
         }
-        if let Some(size) = size {
-            let page = folder.join(&size.session).join("report.html");
-            printer.line(&format!("report: {}", page.display()));
-        }
+        let page = folder.join("report.html");
+        printer.line(&format!("report: {}", page.display()));
     }
-    if found.bad - found.good > 1 {
-        return Err(SearchError::Undecided(found.bad - found.good - 1).into());
+    let between = range[1] - range[0] - 1;
+    if between > 0 {
+        let between = format::plural(between, "candidate", "candidates");
+        return Err(Error::Undecided(format!(
+            "{between} between the last good and the first bad one could not be measured; the table \
+             says why"
+        )));
     }
-    let is_contradicted =
-        |size: &Decision| size.purpose == Purpose::Size && size.judgement == Judgement::Good;
-    if size.is_some_and(is_contradicted) {
-        return Err(SearchError::Contradicted.into());
+    if search.size().is_some_and(|size| size.is_bad == Some(false)) {
+        return Err(Error::Undecided(
+            "the last good and the first bad one do not differ side by side, which contradicts the \
+             search: the machine drifts; repeat the search with nothing else on it"
+                .to_owned(),
+        ));
     }
     Ok(())
 }
 
-fn image_changes(folder: &Path) -> Result<Vec<ImageChange>> {
-    let session = SessionFolder::at(folder).read_session()?;
-    Ok(match session.images.as_slice() {
-        [base, head, ..] => record::image_changes(base, head),
-        _ => Vec::new(),
-    })
-}
-
-fn decisions(search: &Bisection, format: Format) -> String {
-    let counts = search.change.as_ref().is_some_and(counts);
-    let mut heads = vec!["candidate", "beside", "side"];
-    heads.extend_from_slice(if counts {
-        &["failed"]
-    } else {
-        &["change", "interval"]
-    });
-    heads.push("blocks");
-    let mut rows = table(format, heads);
-    for decision in &search.decisions {
+fn decisions(search: &Bisection) -> String {
+    let heads = [
+        "candidate",
+        "beside",
+        "side",
+        "change",
+        "interval",
+        "blocks",
+    ];
+    let mut rows = table(Format::Text, heads);
+    for (number, decision) in search.decisions.iter().enumerate() {
         let name = |place: usize| search.candidates[place].name.clone();
-        let mut row = vec![
+        let side = match (number, decision.base, decision.is_bad) {
+            (0, ..) => "the change",
+            (_, 0, Some(false)) => "good",
+            (_, 0, Some(true)) => "bad",
+            (_, 0, None) => "left out",
+            _ => "neighbours",
+        };
+        rows.add_row([
             name(decision.head),
             name(decision.base),
-            side(decision).to_owned(),
-        ];
-        if counts {
-            row.push(decision.failed.clone().unwrap_or_else(|| "–".to_owned()));
-        } else {
-            row.push(decision.ratio.map_or("–".to_owned(), format::change));
-            row.push(interval(decision));
-        }
-        row.push(decision.blocks.to_string());
-        rows.add_row(row);
+            side.to_owned(),
+            decision.ratio.map_or("–".to_owned(), format::change),
+            interval(decision),
+            decision.blocks.to_string(),
+        ]);
     }
     rows.to_string()
 }
 
-/// Whether runs that fail are what is followed.
-fn counts(change: &Change) -> bool {
-    matches!(change.followed, Followed::Failure { .. })
-}
-
-fn side(decision: &Decision) -> &'static str {
-    match (decision.purpose, decision.judgement) {
-        (Purpose::Ends, _) => "the change",
-        (Purpose::Size, _) => "neighbours",
-        (Purpose::Side, Judgement::Good) => "good",
-        (Purpose::Side, Judgement::Bad) => "bad",
-        (Purpose::Side, Judgement::Unmeasured) => "left out",
-    }
-}
-
-/// One decision in a line.
 pub(super) fn line(search: &Bisection, decision: &Decision) -> String {
     let name = |place: usize| &search.candidates[place].name;
     let (base, head) = (name(decision.base), name(decision.head));
     let change = decision.ratio.map(format::change).unwrap_or_default();
     let interval = interval(decision);
-    match (decision.purpose, decision.judgement, &decision.failed) {
-        (_, Judgement::Unmeasured, _) => {
-            let why = decision.why.as_deref().unwrap_or_default();
-            format!("{head} cannot be told: {why}")
-        }
-        (_, _, Some(failed)) => format!("runs of {head} that failed: {failed}"),
-        (Purpose::Ends | Purpose::Size, ..) => {
-            format!("from {base} to {head}: {change} ({interval})")
-        }
-        (Purpose::Side, Judgement::Good, _) => format!("{head} is good: {change} ({interval})"),
-        (Purpose::Side, Judgement::Bad, _) => format!("{head} is bad: {change} ({interval})"),
+    let is_side = decision.base == 0 && !search.decisions.is_empty();
+    match (&decision.why, decision.is_bad) {
+        (Some(why), _) => format!("{head} cannot be told: {why}"),
+        (None, Some(false)) if is_side => format!("{head} is good: {change} ({interval})"),
+        (None, Some(true)) if is_side => format!("{head} is bad: {change} ({interval})"),
+        _ => format!("from {base} to {head}: {change} ({interval})"),
     }
 }
 
@@ -167,61 +110,52 @@ pub(super) fn interval(decision: &Decision) -> String {
 }
 
 fn sentences(search: &Bisection) -> Vec<String> {
-    let found = search.range();
     let name = |place: usize| &search.candidates[place].name;
     let mut lines = Vec::new();
     let Some(change) = &search.change else {
         return lines;
     };
-    let cell = record::cell_name(&change.scenario, &change.variant);
-    let (good, bad) = (name(0), name(search.candidates.len() - 1));
-    lines.push(match &change.followed {
-        Followed::Metric { name, ratio } => {
-            format!(
-                "{cell} · {name}: {} from {good} to {bad}",
-                format::change(*ratio)
-            )
-        }
-        Followed::Failure { reasons } => {
-            let words: Vec<String> = reasons.iter().map(|reason| Reason::word(*reason)).collect();
-            format!(
-                "{cell}: runs of {bad} fail ({}), those of {good} do not",
-                words.join(", ")
-            )
-        }
-    });
-    let sides = search.decisions.iter();
-    for decision in sides.filter(|one| one.purpose == Purpose::Side) {
+    lines.push(format!(
+        "{} · {}: {} from {} to {}",
+        record::cell_name(&change.scenario, &change.variant),
+        change.metric,
+        format::change(change.ratio),
+        name(0),
+        name(search.candidates.len() - 1)
+    ));
+    for decision in search.sides() {
         if let Some(why) = &decision.why {
             lines.push(format!("{} was left out: {why}.", name(decision.head)));
         }
     }
-    let (is_first, other) = if counts(change) {
-        ("that fails", "does")
+    let [good, bad] = search.range();
+    lines.push(if bad - good == 1 {
+        let (good, bad) = (name(good), name(bad));
+        format!("{bad} is the first beyond half of it; {good} is not.")
     } else {
-        ("beyond half of it", "is")
-    };
-    lines.push(if found.bad - found.good == 1 {
-        let (good, bad) = (name(found.good), name(found.bad));
-        format!("{bad} is the first {is_first}; {good} {other} not.")
-    } else {
-        let between: Vec<&str> = (found.good + 1..=found.bad)
-            .map(|one| name(one).as_str())
-            .collect();
+        let between = (good + 1..=bad).map(|one| name(one).as_str());
         format!(
-            "The first {is_first} is among {}: those before the last could not be measured.",
-            between.join(", ")
+            "The first beyond half of it is among {}: those before the last could not be measured.",
+            between.collect::<Vec<_>>().join(", ")
         )
     });
-    lines.extend(search.size().map(|size| neighbours(search, size)));
-    if counts(change) {
-        lines.push(format!(
-            "Each was run {RUNS} times beside the other; what fails in fewer than {} of its runs may \
-             have passed for good.",
-            format::share(1.0 - 0.05_f64.powf(1.0 / f64::from(RUNS)))
-        ));
-        return lines;
-    }
+    lines.extend(search.size().map(|size| {
+        let (base, head) = (name(size.base), name(size.head));
+        let by = size.ratio.map_or("–".to_owned(), format::change);
+        let interval = interval(size);
+        match (&size.why, size.is_bad) {
+            (Some(why), _) => {
+                format!("How they differ from {base} to {head} cannot be told: {why}.")
+            }
+            (None, Some(true)) => {
+                format!("Side by side, from {base} to {head}: {by} ({interval}).")
+            }
+            (None, _) => format!(
+                "Side by side, no change for the worse is shown from {base} to {head}: {by} \
+                 ({interval})."
+            ),
+        }
+    }));
     let spent: f64 = search.decisions.iter().map(|one| one.error).sum();
     lines.push(format!(
         "All {} together are wrong with probability {} at most.",
@@ -229,26 +163,4 @@ fn sentences(search: &Bisection) -> Vec<String> {
         format::share(spent)
     ));
     lines
-}
-
-/// The last good and the first bad one side by side.
-fn neighbours(search: &Bisection, size: &Decision) -> String {
-    let name = |place: usize| &search.candidates[place].name;
-    let (base, head) = (name(size.base), name(size.head));
-    let by = size.ratio.map_or("–".to_owned(), format::change);
-    let interval = interval(size);
-    match (&size.why, size.judgement, &size.failed) {
-        (Some(why), ..) => {
-            format!("How they differ from {base} to {head} cannot be told: {why}.")
-        }
-        (None, _, Some(failed)) => {
-            format!("Side by side, of the runs of {head} {failed} failed, and none of {base}.")
-        }
-        (None, Judgement::Bad, None) => {
-            format!("Side by side, from {base} to {head}: {by} ({interval}).")
-        }
-        (None, _, None) => format!(
-            "Side by side, no change for the worse is shown from {base} to {head}: {by} ({interval})."
-        ),
-    }
 }

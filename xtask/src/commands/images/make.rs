@@ -1,10 +1,6 @@
 //! `images build`, `lock`, `export` and `base`: what makes something.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Instant,
-};
+use std::{path::Path, sync::Arc, time::Instant};
 
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
@@ -143,11 +139,7 @@ pub(super) async fn lock(
         }
         let assembly = assembled(image, &sources, &cache, printer).await?;
         if workload && let Some(ImageLock::Differs { cause }) = &assembly.facts.lock {
-            return Err(images::Error::LockDiffers {
-                image: reference,
-                cause: cause.clone(),
-            }
-            .into());
+            return Err(images::Error::lock_differs(&reference, cause).into());
         }
         write_lock(assembly, &file, with_push_digest, &cache, printer).await?;
     }
@@ -192,13 +184,6 @@ pub(super) async fn export(
     })
     .await?;
     printer.line(&format!("{}: {reference}, {digest}", to.display()));
-    Ok(())
-}
-
-pub(super) async fn load(files: &[PathBuf], printer: &Printer) -> Result<()> {
-    let engine = Engine::connect(&Endpoint::auto()).await?;
-    let image = images::load_files(&engine, files, &cache(printer)?).await?;
-    printer.line(&format!("{}  {}", image.reference, image.id));
     Ok(())
 }
 

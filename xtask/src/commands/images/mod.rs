@@ -1,7 +1,5 @@
 //! `cargo xtask images`: everything to do with what is measured in.
 
-mod check;
-mod diff;
 mod make;
 mod prune;
 mod push;
@@ -45,23 +43,7 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
             };
             make::lock(images, sources, args.workload, args.push_digest, printer).await
         }
-        ImagesCommand::Verify {
-            names,
-            format,
-            sources: args,
-        } => check::verify(load(&root, names)?, &sources(args, &root), *format, printer).await,
-        ImagesCommand::Inspect { name, format } => {
-            show::inspect(&one(&root, name)?, *format, printer).await
-        }
-        ImagesCommand::Diff {
-            first,
-            second,
-            format,
-            sources: args,
-        } => {
-            let images = [one(&root, first)?, one(&root, second)?];
-            diff::run(images, &sources(args, &root), *format, printer).await
-        }
+        ImagesCommand::Inspect { name } => show::inspect(&one(&root, name)?, printer).await,
         ImagesCommand::Prune(args) => prune::run(&root, args, printer).await,
         ImagesCommand::Export {
             name,
@@ -73,7 +55,6 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
             push::run(images, args, &sources(&args.sources, &root), printer).await
         }
         ImagesCommand::Pull { references } => push::pull(references, printer).await,
-        ImagesCommand::Load { files } => make::load(files, printer).await,
         ImagesCommand::Base { to } => make::base(to, printer).await,
     }
 }

@@ -1,12 +1,11 @@
-//! `images prune`: removing what Torchgauge made, and nothing else; from the engine, or from the
-//! cache.
+//! `images prune`: removing from the engine what Torchgauge made, and nothing else.
 
 use std::path::Path;
 
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
 use images::{
-    Cache, Catalog,
+    Catalog,
     inventory::{self, Present, Pruned},
 };
 use reports::format::plural;
@@ -14,7 +13,6 @@ use serde::Serialize;
 
 use crate::{
     cli::{Format, PruneArgs},
-    commands::bench::prepare::blocking,
     error::{Error, Result},
     printer::Printer,
 };
@@ -29,10 +27,6 @@ struct Outcome {
 }
 
 pub(super) async fn run(root: &Path, args: &PruneArgs, printer: &Printer) -> Result<()> {
-    if let Some(limit) = args.cache {
-        let (args, printer) = (args.clone(), printer.clone());
-        return blocking(move || clear(limit, &args, &printer)).await;
-    }
     let catalog = Catalog::new(&root.join("images"));
     let read = |words: &[String]| -> images::Result<Vec<String>> {
         words.iter().map(|word| name(word, &catalog)).collect()
@@ -97,34 +91,12 @@ fn name(word: &str, catalog: &Catalog) -> images::Result<String> {
     Ok(word.to_owned())
 }
 
-fn clear(limit: ByteSize, args: &PruneArgs, printer: &Printer) -> Result<()> {
-    let cleared = images::clear_cache(&Cache::user_folder()?, limit.0, args.dry_run)?;
-    if args.format == Format::Json {
-        return printer.json(&cleared);
-    }
-    let word = removed(args.dry_run);
-    for one in &cleared.removed {
-        printer.line(&format!(
-            "{word} {} ({})",
-            one.name,
-            ByteSize::b(one.size_bytes)
-        ));
-    }
-    printer.line(&format!(
-        "{word} {} of {}; {} stay",
-        ByteSize::b(cleared.removed_bytes),
-        cleared.folder.display(),
-        ByteSize::b(cleared.kept_bytes)
-    ));
-    Ok(())
-}
-
-fn removed(dry_run: bool) -> &'static str {
-    if dry_run { "would remove" } else { "removed" }
-}
-
 fn print(outcome: &Outcome, printer: &Printer) {
-    let word = removed(outcome.dry_run);
+    let word = if outcome.dry_run {
+        "would remove"
+    } else {
+        "removed"
+    };
     for image in &outcome.pruned.removed {
         printer.line(&format!("{word} {}", words(image)));
     }

@@ -5,9 +5,9 @@ use std::path::Path;
 use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
 use images::{
-    Base, Catalog, Digest, Image, LibtorchSpec,
+    Catalog, Digest, Image, Spec,
     inventory::{self, Present},
-    lock::{BaseLock, ExpectedLayer, LibtorchLock, Lock},
+    lock::Lock,
 };
 use serde::Serialize;
 
@@ -39,13 +39,10 @@ struct Listed {
 #[derive(Debug, Serialize)]
 struct Inspected<'a> {
     image: &'a str,
-    description: &'a str,
-    spec: Digest,
-    base: String,
-    libtorch: String,
+    spec: &'a Spec,
+    digest: Digest,
     /// `fits`, `outdated` or `none`.
     lock: &'static str,
-    /// The lock as it is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     locked: Option<&'a Lock>,
     /// `None` where no engine answers.
@@ -143,7 +140,7 @@ fn print_list(all: Vec<Listed>, format: Format, printer: &Printer) {
     for listed in all {
         let engines: Vec<String> = match &listed.engines {
             None if listed.lock == "unreadable" => Vec::new(),
-            None => vec![NO_ENGINE.to_owned()],
+            None => vec!["no engine answers".to_owned()],
             Some(holders) => holders.iter().map(in_words).collect(),
         };
         table.add_row([
@@ -160,8 +157,6 @@ fn print_list(all: Vec<Listed>, format: Format, printer: &Printer) {
     printer.line(&table.to_string());
 }
 
-const NO_ENGINE: &str = "no engine answers";
-
 fn in_words(holder: &Holder) -> String {
     let product = holder.engine.split(' ').next().unwrap_or_default();
     let locked = if holder.locked { ", as locked" } else { "" };
@@ -171,124 +166,14 @@ fn in_words(holder: &Holder) -> String {
     format!("{product} {id} {size}{locked}")
 }
 
-pub(super) async fn inspect(image: &Image, format: Format, printer: &Printer) -> Result<()> {
+pub(super) async fn inspect(image: &Image, printer: &Printer) -> Result<()> {
     let inspected = Inspected {
         image: &image.name,
-        description: &image.spec.description,
-        spec: image.spec.digest(),
-        base: match &image.spec.base {
-            Base::Debian => "debian".to_owned(),
-            Base::Archive(file) => format!("archive {}", file.display()),
-            Base::Image(reference) => format!("image {reference}"),
-        },
-        libtorch: match &image.spec.libtorch {
-            LibtorchSpec::Wheels { version, flavour } => format!("{version}, {flavour}, wheels"),
-            LibtorchSpec::Installed { folder, flavour } => {
-                let place = folder.as_ref().map_or("python3's".to_owned(), |folder| {
-                    folder.display().to_string()
-                });
-                format!("installed, {flavour}, {place}")
-            }
-            LibtorchSpec::Inside { folder, flavour } => {
-                let place = folder.as_ref().map(|folder| format!(" at /{folder}"));
-                format!("inside the base{}, {flavour}", place.unwrap_or_default())
-            }
-        },
+        spec: &image.spec,
+        digest: image.spec.digest(),
         lock: lock_word(image),
         locked: image.lock.as_ref(),
         engines: holders(image, engines().await?.as_deref()),
     };
-    if format == Format::Json {
-        return printer.json(&inspected);
-    }
-    print(&inspected, format, printer);
-    Ok(())
-}
-
-/// The packages of a lock, one a line.
-fn packages(lock: &Lock) -> String {
-    let mut all = Vec::new();
-    if let BaseLock::Debian(packages) = &lock.base {
-        all.extend(
-            packages
-                .iter()
-                .map(|one| format!("{} {}", one.name, one.version)),
-        );
-    }
-    if let LibtorchLock::Wheels(wheels) = &lock.libtorch {
-        let wheels = wheels.wheels.iter();
-        all.extend(wheels.map(|one| format!("{} {}", one.name, one.version)));
-    }
-    let inside = lock.contents.iter().flat_map(|contents| &contents.packages);
-    all.extend(inside.map(|one| format!("{} {} ({})", one.name, one.version, one.kind.word())));
-    all.join("\n")
-}
-
-fn print(inspected: &Inspected, format: Format, printer: &Printer) {
-    let mut table = table(format, ["", inspected.image]);
-    let mut row = |what: &str, value: String| {
-        table.add_row([what.to_owned(), value]);
-    };
-    row("what it is", inspected.description.to_owned());
-    row("base", inspected.base.clone());
-    row("libtorch", inspected.libtorch.clone());
-    row("lock", inspected.lock.to_owned());
-    if let Some(lock) = inspected.locked {
-        row("platform", lock.platform.clone());
-        let tools = &lock.toolchain;
-        let tools = format!("{}\n{}\ntch {}", tools.rust, tools.cxx, tools.tch);
-        row("built with", tools);
-        let image = lock.expected.image.as_ref();
-        let id = |id: Option<Digest>| id.map_or("not locked".to_owned(), |id| id.to_string());
-        let config_id = image.map(|image| image.config_id);
-        row("ID on Docker and Podman", id(config_id));
-        let manifest_id = image.map(|image| image.manifest_id);
-        row("ID on containerd's store", id(manifest_id));
-        row("pulled by", id(image.and_then(|image| image.push_digest)));
-        let size = ByteSize::b(lock.size_bytes());
-        let size = match &lock.libtorch {
-            LibtorchLock::Wheels(wheels) => {
-                let wheels = ByteSize::b(wheels.wheels_unpacked_bytes);
-                format!("{size}, of wheels with {wheels} unpacked")
-            }
-            LibtorchLock::Installed(_) => size.to_string(),
-        };
-        row("size", size);
-        for layer in lock.layers() {
-            let ExpectedLayer {
-                name,
-                digest,
-                size_bytes,
-            } = layer;
-            row(
-                &format!("layer {name}"),
-                format!("{digest}  {}", ByteSize::b(*size_bytes)),
-            );
-        }
-        let contents = lock.contents.as_ref();
-        if let Some(distribution) = contents.and_then(|one| one.distribution.as_ref()) {
-            row("distribution", distribution.clone());
-        }
-        row("packages", packages(lock));
-        let libraries = lock.libtorch.libraries();
-        let libraries = libraries.map(|(name, bytes, _)| format!("{name} {}", ByteSize::b(bytes)));
-        row("libraries", libraries.collect::<Vec<_>>().join("\n"));
-    }
-    for holder in inspected.engines.iter().flatten() {
-        let locked = if holder.locked {
-            "as locked"
-        } else {
-            "not the locked one"
-        };
-        row(
-            &holder.engine,
-            format!("{}\n{} ({locked})", holder.references.join(", "), holder.id),
-        );
-    }
-    match inspected.engines.as_deref() {
-        None => row("in the engines", NO_ENGINE.to_owned()),
-        Some([]) => row("in the engines", "none has it".to_owned()),
-        Some(_) => {}
-    }
-    printer.line(&table.to_string());
+    printer.json(&inspected)
 }

@@ -418,37 +418,21 @@ fn cargo(root: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// The line that runs a command from any folder.
+/// The line that runs a command, in the folder that it names.
 fn in_a_shell(command: &Command) -> String {
     let text = |word: &OsStr| word.to_string_lossy().into_owned();
-    let mut words = vec!["env".to_owned()];
-    let (set, unset): (Vec<_>, Vec<_>) = command.get_envs().partition(|(_, value)| value.is_some());
-    for (name, _) in unset
-        .into_iter()
-        .filter(|(name, _)| !images::is_of_a_package(name))
-    {
-        words.extend(["-u".to_owned(), text(name)]);
-    }
-    for (name, value) in set {
-        words.push(format!(
-            "{}={}",
-            text(name),
-            text(value.unwrap_or_default())
-        ));
-    }
-    if words.len() == 1 {
-        words.clear();
+    let folder = command.get_current_dir().unwrap_or(Path::new("."));
+    let mut words = vec!["env".to_owned(), format!("--chdir={}", folder.display())];
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => words.push(format!("{}={}", text(name), text(value))),
+            None if images::is_of_a_package(name) => {}
+            None => words.insert(2, format!("--unset={}", text(name))),
+        }
     }
     words.push(text(command.get_program()));
     words.extend(command.get_args().map(text));
-    let line = command_line(&words);
-    match command.get_current_dir() {
-        Some(folder) => {
-            let go = command_line(&["cd".to_owned(), folder.display().to_string()]);
-            format!("{go} && {line}")
-        }
-        None => line,
-    }
+    command_line(&words)
 }
 
 #[cfg(test)]

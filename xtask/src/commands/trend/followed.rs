@@ -46,7 +46,6 @@ pub(crate) struct Followed {
     /// The largest relative change that counts as none, as in a comparison: what the suite of the
     /// newest session sets, else the metric's default; 0 for series from elsewhere.
     pub(super) threshold: f64,
-    /// Whether the gate looks at it.
     pub(super) gated: bool,
     /// Why the gate fails it; empty where it does not.
     pub(super) fails: Vec<Failure>,
@@ -123,7 +122,7 @@ impl Followed {
         }
         let threshold = points.last().and_then(|point| point.threshold);
         let places = points.iter().map(|point| Place {
-            time: Time::of(point.origin.session_began.unwrap_or(point.timestamp)),
+            time: Time::of(point.origin.session_began),
             revision: point.origin.revision.clone(),
             attributes: Arc::clone(&point.origin.attributes),
         });
@@ -146,11 +145,9 @@ impl Followed {
         self.staleness = staleness(&times, now, days.map(|days| days * DAY_SECONDS));
     }
 
-    /// As the reports show it.
     pub(crate) fn shown(&self) -> Series {
         let key = &self.series.key;
-        let imported = key.machine == SeriesKey::IMPORTED;
-        let subtitle = if imported {
+        let subtitle = if key.machine == SeriesKey::ELSEWHERE {
             String::new()
         } else {
             let method = method_words(&self.told_apart);
@@ -173,11 +170,6 @@ impl Followed {
             title: key.cell(),
             subtitle,
             quantity: format::Quantity::of_metric(&key.metric),
-            unit: if imported {
-                self.series.unit.clone()
-            } else {
-                String::new()
-            },
             direction: self.directed.then_some(self.series.direction),
             points: self.points.clone(),
             found: self.found.clone(),

@@ -1,6 +1,6 @@
 //! The gate's memory: what the series show held against the ledger, and the ledger as it is shown.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::path::PathBuf;
 
 use history::{Entry, Kind, LedgerFile, Night, PointFilter, Seen, SeriesKey, State, Time};
 use jiff::Timestamp;
@@ -71,12 +71,11 @@ impl Kept {
     }
 
     /// The entries as reports show them: those of these points.
-    pub(super) fn shown(&self, points: &PointFilter, all: &[Followed]) -> Vec<Shown> {
-        let units = units(all);
+    pub(super) fn shown(&self, points: &PointFilter) -> Vec<Shown> {
         let entries = self.entries().iter();
         let entries = entries.filter(|entry| entry.points == *points);
         entries
-            .map(|entry| shown(entry, self.standing(entry), &units, self.now))
+            .map(|entry| shown(entry, self.standing(entry), self.now))
             .collect()
     }
 
@@ -129,20 +128,7 @@ pub(crate) fn usual(entry: &Entry, now: Timestamp) -> Standing {
     }
 }
 
-/// Units of series from elsewhere.
-pub(crate) type Units = HashMap<SeriesKey, String>;
-
-fn units(all: &[Followed]) -> Units {
-    let imported = all
-        .iter()
-        .filter(|one| one.series.key.machine == SeriesKey::IMPORTED);
-    imported
-        .map(|one| (one.series.key.clone(), one.series.unit.clone()))
-        .collect()
-}
-
-/// An entry as reports show it.
-pub(crate) fn shown(entry: &Entry, standing: Standing, units: &Units, now: Timestamp) -> Shown {
+pub(crate) fn shown(entry: &Entry, standing: Standing, now: Timestamp) -> Shown {
     let spot = |place: &history::Place| Spot {
         time: place.time.seconds(),
         revision: place.revision.clone(),
@@ -168,7 +154,7 @@ pub(crate) fn shown(entry: &Entry, standing: Standing, units: &Units, now: Times
         last_good: spot(&entry.last_good),
         first_bad: first_bad.map(spot),
         attribute_changes: changes.collect(),
-        series: entry.series.iter().map(|one| moved(one, units)).collect(),
+        series: entry.series.iter().map(moved).collect(),
         acceptances: entry
             .accepted
             .iter()
@@ -177,9 +163,9 @@ pub(crate) fn shown(entry: &Entry, standing: Standing, units: &Units, now: Times
     }
 }
 
-fn moved(change: &history::Change, units: &Units) -> Moved {
+fn moved(change: &history::Change) -> Moved {
     let key = &change.key;
-    let (name, place) = if key.machine == SeriesKey::IMPORTED {
+    let (name, place) = if key.machine == SeriesKey::ELSEWHERE {
         (key.cell(), String::new())
     } else {
         let place = [key.track.as_str(), &key.suite, &key.machine].join(" · ");
@@ -189,7 +175,6 @@ fn moved(change: &history::Change, units: &Units) -> Moved {
         name,
         place,
         quantity: Quantity::of_metric(&key.metric),
-        unit: units.get(key).cloned().unwrap_or_default(),
         levels: change
             .before
             .zip(change.after)

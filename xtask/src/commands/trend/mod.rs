@@ -3,7 +3,6 @@
 mod followed;
 mod gate;
 pub(crate) mod ledger;
-mod selection;
 
 use std::{
     path::{Path, PathBuf},
@@ -11,7 +10,7 @@ use std::{
 };
 
 use clap::Args;
-use history::{Aggregate, SeriesInfo, SeriesKey};
+use history::{Aggregate, History, SeriesInfo, SeriesKey};
 use jiff::Timestamp;
 use judge::{
     compare::Direction,
@@ -34,6 +33,8 @@ use crate::{
 };
 
 const DAY_SECONDS: f64 = 86_400.0;
+/// A file larger than this is no series; some, such as `/dev/zero`, have no end.
+const MOST_BYTES: u64 = 256 << 20;
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = exit_codes!())]
@@ -79,9 +80,6 @@ pub(crate) struct TrendArgs {
     /// Write Markdown into this file, for the job's summary
     #[arg(long, value_name = "FILE.md")]
     summary: Option<PathBuf>,
-    /// Print GitHub's workflow commands as well
-    #[arg(long)]
-    annotations: bool,
     /// Draw the series: `trend.html`, with `trend.md` and `trend.json`, into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -114,7 +112,7 @@ pub(crate) fn run(args: &TrendArgs, printer: &Printer) -> Result<()> {
         kept.update(&points, &mut found);
     }
     kept.tell(&points, &mut found);
-    let entries = kept.shown(&points, &found);
+    let entries = kept.shown(&points);
     let all = show(&found, &entries, args, printer)?;
     if !args.gate {
         return Ok(());
@@ -161,9 +159,6 @@ fn show(
     if let Some(out) = &args.out {
         write(out, &all, entries, found, args, printer)?;
     }
-    if args.annotations {
-        printer.verbatim(&reports::trend::annotations(&all, entries));
-    }
     Ok(all)
 }
 
@@ -181,13 +176,28 @@ fn end(
     }
 }
 
-/// Reads a series, and says what its timestamps were taken for.
-pub(crate) fn read_csv(path: &Path, printer: &Printer) -> Result<Vec<Point>> {
-    let parsed = history::read_csv(path)?;
+/// Reads a series, puts it in order of time, and says so, and what its timestamps were taken for.
+fn read_csv(path: &Path, printer: &Printer) -> Result<Vec<Point>> {
+    let name = path.display();
+    let text = regular_file::read(path, MOST_BYTES)
+        .map_err(|error| error.to_string())
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|error| error.to_string()))
+        .map_err(|why| Error::Input(format!("cannot read {name}: {why}")))?;
+    let parsed = trend::csv::parse(&text);
+    let parsed = parsed.map_err(|why| Error::Input(format!("{name}: {why}")))?;
     if let Some(unit) = parsed.unit {
-        printer.note(&format!("{}: timestamps read as {unit}", path.display()));
+        printer.note(&format!("{name}: timestamps read as {unit}"));
     }
-    Ok(parsed.points)
+    let mut points = parsed.points;
+    let backwards = trend::put_in_order(&mut points);
+    if backwards > 0 {
+        printer.note(&format!(
+            "{name}: {backwards} of {} lines were older than the line before them; the points were \
+             put in order of time, the oldest first",
+            points.len()
+        ));
+    }
+    Ok(points)
 }
 
 fn refused(name: &str, source: TrendError) -> Error {
@@ -199,17 +209,13 @@ fn refused(name: &str, source: TrendError) -> Error {
 
 fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followed> {
     let name = input.display().to_string();
-    let mut points = read_csv(input, printer)?;
-    let backwards = trend::put_in_order(&mut points);
-    if backwards > 0 {
-        printer.note(&sorted(&name, backwards, points.len()));
-    }
+    let points = read_csv(input, printer)?;
     let options = TrendOptions::default();
     let found = trend::change_points(&points, &options);
     let found = found.map_err(|source| refused(&name, source))?;
     let news = news(&points, &found, &options).map_err(|source| refused(&name, source))?;
     let series = SeriesInfo {
-        key: SeriesKey::imported(&name),
+        key: SeriesKey::elsewhere(&name),
         settings: None,
         joined: Vec::new(),
         unit: String::new(),
@@ -236,32 +242,45 @@ fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followe
     Ok(one)
 }
 
-/// That lines stood in another order than that of time.
-pub(crate) fn sorted(name: &str, backwards: usize, lines: usize) -> String {
-    format!(
-        "{name}: {backwards} of {lines} lines were older than the line before them; the points were \
-         put in order of time, the oldest first"
-    )
-}
-
 /// Its series, and where it keeps its ledger.
 fn whole_history(args: &TrendArgs, printer: &Printer) -> Result<(Vec<Followed>, Option<PathBuf>)> {
     let history = args.folder.existing()?;
     let read = args.series.read(&history, Aggregate::Session, printer);
     if read.is_empty() {
-        return Err(selection::nothing(&history, &args.series));
+        return Err(nothing(&history, &args.series));
     }
     let mut series = follow(read)?;
     for one in &mut series {
         one.look_at_age(args.stale_after);
     }
-    // The metrics that fail a comparison, those from elsewhere, and whatever is asked for by name.
+    // The metrics that fail a comparison, and whatever is asked for by name.
     let asked = args.series.metric.is_some();
     gate::decide(&mut series, |key| {
         let gated = Metric::named(&key.metric).is_some_and(Metric::is_gated);
-        asked || gated || key.machine == SeriesKey::IMPORTED
+        asked || gated
     });
     Ok((series, Some(history.ledger_path())))
+}
+
+fn nothing(history: &History, args: &SeriesArgs) -> Error {
+    let named = [
+        ("image", args.image.as_deref()),
+        ("driver", args.driver.as_deref()),
+        ("branch", args.branch.as_deref()),
+    ];
+    let filter = args.filter();
+    let wanted = filter.patterns().into_iter().chain(named);
+    let wanted = wanted.filter_map(|(name, pattern)| Some(format!("--{name} {}", pattern?)));
+    let wanted: Vec<String> = wanted.collect();
+    let (folder, program) = (history.folder().display(), protocol::program());
+    Error::Input(if wanted.is_empty() {
+        format!("the history {folder} has no series yet; `{program} history add SESSION` adds some")
+    } else {
+        let wanted = wanted.join(" ");
+        format!(
+            "no series with a point fits {wanted}; `{program} history list` names those of {folder}"
+        )
+    })
 }
 
 /// Looks for changes in series of a history.

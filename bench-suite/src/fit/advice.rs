@@ -1,68 +1,10 @@
-//! What is worth choosing among all that fits, and the advice in words.
+//! The advice of a search, in words.
 
 use bytesize::ByteSize;
-use record::fit::{Choice, Found};
+use record::fit::Found;
 
 /// A smaller batch is worth a word where it is so many times as fast as the largest.
 const DEAR: f64 = 1.2;
-
-/// Whether one is at least as good in everything, and better in something.
-fn beats(one: &Choice, other: &Choice) -> bool {
-    let as_good = one.batch >= other.batch
-        && one.peak_bytes <= other.peak_bytes
-        && one.throughput_samples_per_second >= other.throughput_samples_per_second;
-    let better = one.batch > other.batch
-        || one.peak_bytes < other.peak_bytes
-        || one.throughput_samples_per_second > other.throughput_samples_per_second;
-    as_good && better
-}
-
-/// The Pareto front of batch (more is better), peak memory (less) and throughput (more), over
-/// every try that fits, of one scenario and image at a time; the largest batch first.
-pub fn front(found: &[Found]) -> Vec<Choice> {
-    let mut choices = Vec::new();
-    for one in found {
-        for attempt in one
-            .attempts
-            .iter()
-            .filter(|attempt| attempt.outcome.is_ok())
-        {
-            if let (Some(peak_bytes), Some(throughput)) =
-                (attempt.peak_bytes, attempt.throughput_samples_per_second)
-            {
-                choices.push(Choice {
-                    image: one.image.clone(),
-                    scenario: one.scenario.clone(),
-                    combination: one.combination.clone(),
-                    batch: attempt.batch,
-                    peak_bytes,
-                    throughput_samples_per_second: throughput,
-                });
-            }
-        }
-    }
-    let same = |one: &Choice, other: &Choice| {
-        (&one.image, &one.scenario) == (&other.image, &other.scenario)
-    };
-    let mut front: Vec<Choice> = choices
-        .iter()
-        .filter(|choice| {
-            !choices
-                .iter()
-                .any(|other| same(choice, other) && beats(other, choice))
-        })
-        .cloned()
-        .collect();
-    front.sort_by(|one, other| {
-        (&one.image, &one.scenario, other.batch, one.peak_bytes).cmp(&(
-            &other.image,
-            &other.scenario,
-            one.batch,
-            other.peak_bytes,
-        ))
-    });
-    front
-}
 
 /// One sentence for each image and scenario: what the largest batch takes and costs.
 pub fn advice(found: &[Found], memory_bytes: u64) -> Vec<String> {
@@ -191,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_nothing_beats_is_on_the_front() {
+    fn what_the_largest_batch_costs_is_said() {
         let all = [
             found("fp32", &[(4, 6, 100.0)]),
             found("amp-bf16", &[(4, 4, 300.0), (8, 7, 320.0)]),
@@ -200,19 +142,6 @@ mod tests {
                 &[(8, 3, 200.0), (16, 7, 210.0)],
             ),
         ];
-        let names: Vec<_> = front(&all)
-            .iter()
-            .map(|choice| format!("{} {}", choice.batch, choice.combination))
-            .collect();
-        assert_eq!(
-            names,
-            [
-                "16 amp-bf16 checkpointing=blocks",
-                "8 amp-bf16 checkpointing=blocks",
-                "8 amp-bf16",
-                "4 amp-bf16"
-            ]
-        );
         assert_eq!(
             advice(&all, 8 << 30),
             [
@@ -242,6 +171,5 @@ mod tests {
             advice(&[found("fp32", &[])], 1 << 30),
             ["vit-l16 fits 1.0 GiB in no combination that was attempted."]
         );
-        assert!(front(&[found("fp32", &[])]).is_empty());
     }
 }
