@@ -40,6 +40,16 @@ pub use program::{Network, Program, ProgramFile, ProgramMount, Samples, is_varia
 pub use scenario::{DeviceKind, Scenario, ScenarioVariant, Work};
 pub use validity::ValidityKeys;
 
+/// Stands for keys that are missing or wrong while further mistakes are looked for.
+const STAND_INS: [(&str, &str); 6] = [
+    ("version", "1"),
+    ("description", "\"\""),
+    ("name", "\"\""),
+    ("command", "[\"true\"]"),
+    ("warmup", "1"),
+    ("measured", "1"),
+];
+
 /// Why a suite cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
@@ -127,6 +137,17 @@ impl Suite {
         folder: Option<&Path>,
     ) -> Result<Self, YamlError> {
         file::check_version(document)?;
+        document.read_whole(&STAND_INS, |document| {
+            Self::of(name, path, document, folder)
+        })
+    }
+
+    fn of(
+        name: &str,
+        path: &Path,
+        document: &Document,
+        folder: Option<&Path>,
+    ) -> Result<Self, YamlError> {
         let file: file::SuiteFile = file::read(document)?;
         let digest = Sha256::digest(document.text().as_bytes());
         let metrics = declared::read(document, &file.metrics)?;

@@ -36,14 +36,21 @@ pub enum YamlError {
 
 /// Most mistakes of a document that are shown.
 const MOST_SHOWN: usize = 20;
+/// Most that are looked for, one or more each time that the document is read.
+pub(crate) const MOST_FOUND: usize = 40;
 
 /// The first of them in these words, and how many more there are.
 fn shown(problems: &[Problem], words: impl Fn(&Problem) -> String) -> Vec<String> {
     let mut shown: Vec<String> = problems.iter().take(MOST_SHOWN).map(words).collect();
+    let least = if problems.len() < MOST_FOUND {
+        ""
+    } else {
+        "at least "
+    };
     match problems.len().saturating_sub(MOST_SHOWN) {
         0 => {}
         1 => shown.push("and 1 more mistake".to_owned()),
-        more => shown.push(format!("and {more} more mistakes")),
+        more => shown.push(format!("and {least}{more} more mistakes")),
     }
     shown
 }
@@ -52,6 +59,10 @@ fn shown(problems: &[Problem], words: impl Fn(&Problem) -> String) -> Vec<String
 #[derive(Debug, Clone)]
 pub struct Problem {
     file: String,
+    /// The value that it is about.
+    pub(crate) path: Option<KeyPath>,
+    /// The key that is not there.
+    pub(crate) missing: Option<String>,
     /// The key path, of what is about a value, and what is wrong.
     message: String,
     label: Option<String>,
@@ -67,7 +78,7 @@ impl Problem {
     pub(crate) fn new(
         file: &str,
         text: &Arc<str>,
-        path: Option<&KeyPath>,
+        path: Option<KeyPath>,
         place: Location,
         message: String,
         label: Option<String>,
@@ -80,10 +91,12 @@ impl Problem {
         let message = printable(message);
         Box::new(Self {
             file: file.to_owned(),
-            message: match path {
+            message: match &path {
                 Some(path) => format!("{path}: {message}"),
                 None => message,
             },
+            path,
+            missing: None,
             label: label.map(printable),
             help: help.map(printable),
             line,
@@ -146,6 +159,9 @@ impl YamlError {
                 Err(Self::At(problem)) => problems.push(*problem),
                 Err(Self::Several(more)) => problems.extend(more),
                 Err(other) => return Err(other),
+            }
+            if problems.len() >= MOST_FOUND {
+                break;
             }
         }
         if problems.is_empty() {

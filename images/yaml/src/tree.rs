@@ -23,11 +23,22 @@ type Words = (String, Option<&'static str>);
 pub(crate) struct Node {
     /// The value; what is in it has moved here out of the nodes below.
     pub(crate) value: Value,
+    /// By the segments that the text has, whatever was taken out since.
     children: Vec<(Segment, Option<Location>, Spanned<Node>)>,
     /// Where a map's first key stands.
     first: Option<Location>,
     /// Keys that stand in a map for a second time, there or below; the first one counts.
     pub(crate) repeats: Vec<(String, Location)>,
+}
+
+pub(crate) struct Found {
+    /// Where the value stands, or the last one on the way that there is.
+    pub(crate) value: Location,
+    pub(crate) key: Option<Location>,
+    /// How many steps of the path there are.
+    pub(crate) depth: usize,
+    /// The path as it is in the text.
+    pub(crate) path: KeyPath,
 }
 
 /// Reads a text; refuses what no hand-written file has.
@@ -98,20 +109,50 @@ impl Node {
         }
     }
 
-    /// Where the value at `path` stands, or the last one on the way that there is, and its key.
-    pub(crate) fn find(root: &Spanned<Self>, path: &KeyPath) -> (Location, Option<Location>) {
-        let (mut node, mut key) = (root, None);
-        for segment in path.segments() {
+    pub(crate) fn find(root: &Spanned<Self>, path: &KeyPath) -> Found {
+        let (mut node, mut key, mut depth) = (root, None, 0);
+        let mut path = path.clone();
+        for segment in &mut path.0 {
             let Some(place) = node.value.child(segment) else {
                 break;
             };
-            let (_, key_place, child) = &node.value.children[place];
-            (node, key) = (child, *key_place);
+            let (at, key_place, child) = &node.value.children[place];
+            *segment = at.clone();
+            (node, key, depth) = (child, *key_place, depth + 1);
         }
         // A block map begins with its first key; that is what to mark.
         // An alias is marked where it stands.
         let first = node.value.first.filter(|_| node.referenced == node.defined);
-        (first.unwrap_or(node.referenced), key)
+        Found {
+            value: first.unwrap_or(node.referenced),
+            key,
+            depth,
+            path,
+        }
+    }
+
+    /// Takes out the value at `path`, which there is.
+    pub(crate) fn remove(root: &mut Spanned<Self>, path: &[Segment]) {
+        let Some((end, way)) = path.split_last() else {
+            return;
+        };
+        match (value_at(&mut root.value.value, way), end) {
+            (Some(Value::Object(map)), Segment::Key(key)) => drop(map.remove(key)),
+            (Some(Value::Array(list)), Segment::Index(place)) if *place < list.len() => {
+                list.remove(*place);
+            }
+            _ => {}
+        }
+        let mut node = &mut root.value;
+        for segment in way {
+            let Some(place) = node.child(segment) else {
+                return;
+            };
+            node = &mut node.children[place].2.value;
+        }
+        if let Some(place) = node.child(end) {
+            node.children.remove(place);
+        }
     }
 }
 
@@ -119,6 +160,14 @@ impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Nodes)
     }
+}
+
+/// The value that lies at this path in another.
+pub(crate) fn value_at<'a>(root: &'a mut Value, path: &[Segment]) -> Option<&'a mut Value> {
+    path.iter().try_fold(root, |value, segment| match segment {
+        Segment::Key(key) => value.get_mut(key),
+        Segment::Index(place) => value.get_mut(place),
+    })
 }
 
 struct Nodes;

@@ -10,6 +10,8 @@ pub(crate) struct Wording {
     /// The next step, where there is a likely one.
     pub(crate) help: Option<String>,
     pub(crate) target: Target,
+    /// The key that is not there.
+    pub(crate) missing: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +40,7 @@ pub(crate) fn of(message: &str) -> Wording {
             expected: Some(format!("`{field}` among the keys here")),
             help: None,
             target: Target::Key,
+            missing: Some(field.to_owned()),
         };
     }
     let (found, expected) = match (expected, found.split_once("; expected ")) {
@@ -59,6 +62,7 @@ pub(crate) fn of(message: &str) -> Wording {
         expected: expected.map(|what| format!("expected {what}")),
         help: None,
         target: Target::Value,
+        missing: None,
     }
 }
 
@@ -80,6 +84,7 @@ fn unknown(what: &str, got: &str, expected: Option<&str>, target: Target) -> Wor
         help: most_similar(got, candidates).map(|meant| format!("did you mean `{meant}`?")),
         expected,
         target,
+        missing: None,
     }
 }
 

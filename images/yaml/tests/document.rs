@@ -365,19 +365,48 @@ fn a_link_out_of_its_folder_is_not_read_and_not_quoted() {
 }
 
 #[test]
-fn a_key_that_stands_twice_is_named_wherever_it_does() {
-    let text = "name: plain\nname: cake\nparts:\n- {what: flour, grams: 1, what: x}\n";
-    let document = Document::from_text("cake.yaml", text).unwrap();
-    let error = document.parse::<Recipe>().expect_err("it is refused");
-    let error = error.to_string();
-    let lines: Vec<&str> = error.lines().collect();
-    assert!(
-        lines[0].contains("2:1: the key `name` stands here for the second time"),
-        "{error}"
+fn every_mistake_of_a_document_is_found_once() {
+    let check = |text: &str, expect: &[&str]| {
+        let document = Document::from_text("cake.yaml", text).unwrap();
+        let read = document.read_whole(&[("name", "\"\"")], Document::parse::<Recipe>);
+        let error = read.expect_err("it is refused").to_string();
+        assert_eq!(error.lines().count(), expect.len(), "{error}");
+        for (line, part) in error.lines().zip(expect) {
+            assert!(line.contains(part), "{part} in {error}");
+        }
+    };
+    check("servings: 1\n", &["the key `name` is missing"]);
+    check("nmae: plain\n", &["unknown key `nmae`"]);
+    check(
+        "servings: many\nparts:\n- 3\n- {what: flour}\n- {what: flower, grams: 1}\n- {what: flour, grams: 1, x: 1, x: 2}\n",
+        &[
+            "1:1: (top level): the key `name` is missing",
+            "1:11: servings: ",
+            "3:3: parts[0]: ",
+            "4:4: parts[1]: the key `grams` is missing",
+            "5:10: parts[2].what: ",
+            "6:27: parts[3].x: unknown key",
+            "6:33: the key `x` stands here for the second time",
+        ],
     );
+}
+
+#[test]
+fn of_very_many_mistakes_the_first_are_shown_soon() {
+    let text = format!("name: plain\nparts: [{}]\n", vec!["3"; 15_000].join(", "));
+    let document = Document::from_text("cake.yaml", &text).unwrap();
+    let begun = Instant::now();
+    let read = document.read_whole(&[], Document::parse::<Recipe>);
+    let error = read.expect_err("it is refused");
     assert!(
-        lines[1].contains("4:27: the key `what` stands here"),
-        "{error}"
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
     );
-    assert_eq!(lines.len(), 2, "{error}");
+    assert_eq!(error.to_string().lines().count(), 21);
+    assert!(
+        error
+            .render(false)
+            .ends_with("and at least 20 more mistakes")
+    );
 }
