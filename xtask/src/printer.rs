@@ -45,7 +45,7 @@ impl Printer {
         self.write(&shown(text));
     }
 
-    /// A script for a shell, on standard output, as it is.
+    /// What is to act on who reads it, on standard output: workflow commands, scripts for a shell.
     pub(crate) fn verbatim(&self, text: &str) {
         self.write(text);
     }

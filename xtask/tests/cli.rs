@@ -373,12 +373,13 @@ fn a_trend_is_written_for_pipelines() {
     let home = Home::new();
     let fell = home.file("fell.csv", &series(60, 59));
     let [junit, summary] = ["junit.xml", "summary.md"].map(|name| home.path(name));
-    check(
+    let output = check(
         &[
             "trend",
             "--input",
             &fell,
             "--gate",
+            "--annotations",
             "--junit",
             junit.to_str().expect("text"),
             "--summary",
@@ -387,6 +388,8 @@ fn a_trend_is_written_for_pipelines() {
         1,
         "last good r58, first bad r59",
     );
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("::error title="), "{told}");
     for file in [junit, summary] {
         let text = fs::read_to_string(file).expect("a file");
         assert!(text.contains("last good r58, first bad r59"), "{text}");

@@ -1,9 +1,10 @@
-//! Verdicts as text, Markdown, JSON, `JUnit` XML, and a section of a page.
+//! Verdicts as text, Markdown, JSON, `JUnit` XML, GitHub annotations, and a section of a page.
 //!
 //! [`verdict::Verdicts`] says of every cell and metric whether it improved, regressed or is
 //! unchanged, or whether that is inconclusive; here it gets a form. Which metrics fail a gate, and
 //! how strictly, is [`verdict::Gate`]'s to say.
 
+mod annotations;
 mod inside;
 mod junit;
 mod warnings;
@@ -15,6 +16,8 @@ use judge::compare::Verdict;
 use record::{ImageChange, PartValue};
 use verdict::{CellVerdicts, FailOn, MetricVerdict, Origin, Verdicts};
 
+pub use annotations::annotations;
+pub(crate) use annotations::{command, listed};
 pub use junit::{JunitError, junit};
 
 use self::warnings::warnings;

@@ -1,12 +1,15 @@
-//! What a gate fails: a line each, and as `JUnit` XML.
+//! What a gate fails: a line each, as GitHub's workflow commands, and as `JUnit` XML.
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::{
     ledger::{Entry, Standing},
-    series::{Failure, Series, overdue},
+    series::{Failure, Series, Urgency, overdue},
 };
-use crate::{comparison::JunitError, words::format};
+use crate::{
+    comparison::{JunitError, command, listed},
+    words::format::{self, plural},
+};
 
 /// What the gate fails, a line each: entries of the ledger, and series that it does not keep; which,
 /// by how much, since when.
@@ -50,6 +53,46 @@ fn told(series: &Series, failure: Failure) -> String {
         (Failure::Regressed, ..) => "regressed".to_owned(),
         (Failure::NoNewResult, ..) => "no new result".to_owned(),
     }
+}
+
+/// As lines of workflow commands: errors for what the gate fails, warnings for what else came to
+/// light with the last run or is open, and a notice that sums up.
+#[must_use]
+pub fn annotations(all: &[Series], entries: &[Entry]) -> String {
+    let mut errors = Vec::new();
+    let mut warnings = Vec::new();
+    for entry in standing(entries, Standing::Failing) {
+        errors.push(command("error", &entry.id, &entry.line()));
+    }
+    for entry in standing(entries, Standing::Open) {
+        warnings.push(command("warning", &entry.id, &entry.told()));
+    }
+    for series in unkept(all) {
+        let title = format::clean(&series.name());
+        for failure in &series.fails {
+            errors.push(command("error", &title, &told(series, *failure)));
+        }
+        let noteworthy = matches!(series.urgency(), Urgency::News | Urgency::Changed);
+        if series.fails.is_empty()
+            && noteworthy
+            && let Some(remark) = series.remark()
+        {
+            warnings.push(command("warning", &title, &remark));
+        }
+    }
+    let gated = all.iter().filter(|series| series.gated).count();
+    let headline = match errors.len() {
+        0 => "no gated series regressed".to_owned(),
+        failing => format!(
+            "the gate failed: {}",
+            plural(failing, "failure", "failures")
+        ),
+    };
+    let judged = format!(
+        "{} followed, {gated} of them gated",
+        plural(all.len(), "series", "series")
+    );
+    listed((&headline, &judged), errors, warnings)
 }
 
 /// As `JUnit` XML: a case for each gated series, skipped where it is too short to judge.

@@ -7,7 +7,7 @@ mod method;
 pub(crate) mod picture;
 pub(crate) mod series;
 
-pub use failures::{failures, junit};
+pub use failures::{annotations, failures, junit};
 pub(crate) use forms::page;
 pub use forms::{html, ledger_text, line, markdown, text};
 pub use ledger::{Entry, Moved, Spot, Standing};

@@ -3,7 +3,7 @@
 use judge::compare::{Comparison, Interval, Method, Verdict};
 use record::{ImageChange, Part, PartValue, Reason};
 use reports::{
-    comparison::{self, junit},
+    comparison::{self, annotations, junit},
     json,
     text::Style,
 };
@@ -196,6 +196,10 @@ fn forms_of_a_comparison() {
     insta::assert_snapshot!("comparison_text", text(&verdicts));
     insta::assert_snapshot!("comparison_markdown", markdown(&verdicts));
     insta::assert_snapshot!(
+        "comparison_annotations",
+        annotations(&verdicts, FailOn::Regressed)
+    );
+    insta::assert_snapshot!(
         "comparison_junit",
         junit(&verdicts, FailOn::Regressed).unwrap()
     );
@@ -223,6 +227,12 @@ fn a_strict_gate_fails_what_nobody_can_tell() {
         gated(Verdict::Regressed) + gated(Verdict::Inconclusive)
     );
     assert!(gated(Verdict::Inconclusive) > 0);
+    assert!(annotations(&verdicts, FailOn::Regressed).contains("::warning "));
+    let strict = annotations(&verdicts, FailOn::Inconclusive);
+    assert_eq!(
+        strict.matches("::error ").count(),
+        failures(FailOn::Inconclusive)
+    );
 }
 
 #[test]
@@ -246,6 +256,7 @@ fn a_cell_that_works_no_more_is_told_in_every_form() {
     for form in [
         told.join(" "),
         markdown(&verdicts).replace('\\', ""),
+        annotations(&verdicts, FailOn::Regressed),
         xml.clone(),
         html(&verdicts),
     ] {
@@ -306,16 +317,52 @@ fn metrics_of_one_side_alone_say_where_they_were_not_measured() {
             assert!(form.contains(words), "{form}");
         }
         let xml = junit(&verdicts, FailOn::Regressed).unwrap();
+        let lines = annotations(&verdicts, FailOn::Regressed);
         // Where the cell is lost, it stands for its metrics.
         let single = role == BaseOrHead::Base;
         assert_eq!(xml.contains(words), single, "{xml}");
-        for form in [text(&verdicts), markdown(&verdicts), html(&verdicts), xml] {
+        assert_eq!(lines.contains(words), single, "{lines}");
+        for form in [
+            text(&verdicts),
+            markdown(&verdicts),
+            html(&verdicts),
+            xml,
+            lines,
+        ] {
             let form = form.replace("0 inconclusive", "");
             for none in ["inconclusive", "blocks show", "both sides"] {
                 assert!(!form.contains(none), "{none} in {form}");
             }
         }
     }
+}
+
+#[test]
+fn annotations_are_no_more_than_github_shows() {
+    let mut verdicts = verdicts();
+    let slower = verdicts.cells[0].clone();
+    for place in 1..=12 {
+        let mut cell = slower.clone();
+        cell.variant = format!("bs{place}");
+        cell.name = format!("resnet50 · bs{place}");
+        cell.metrics.truncate(1);
+        let ratio = 0.9 - 0.01 * f64::from(place);
+        cell.metrics[0].comparison.ratio = Some(ratio);
+        verdicts.cells.push(cell);
+    }
+    let all = annotations(&verdicts, FailOn::Regressed);
+    assert!(all.starts_with("::notice title="), "{all}");
+    let errors: Vec<&str> = all
+        .lines()
+        .filter(|line| line.starts_with("::error "))
+        .collect();
+    assert_eq!(errors.len(), 10);
+    assert!(errors[0].contains("bs12%3A"), "{all}");
+    assert!(errors[8].contains("bs4%3A"), "{all}");
+    assert!(
+        errors[9].starts_with("::error title=4 more in the report::"),
+        "{all}"
+    );
 }
 
 /// As many cells, in each of which throughput fell, one further than the next, and one of which has a
@@ -430,6 +477,14 @@ fn hostile_names_stay_names() {
     roxmltree::Document::parse(&wrapped).unwrap();
     assert!(!markdown(&verdicts).contains("<script"));
     roxmltree::Document::parse(&junit(&verdicts, FailOn::Regressed).unwrap()).unwrap();
+    for line in annotations(&verdicts, FailOn::Regressed).lines() {
+        assert!(
+            line.starts_with("::error title=")
+                || line.starts_with("::warning title=")
+                || line.starts_with("::notice title="),
+            "{line}"
+        );
+    }
 }
 
 #[test]

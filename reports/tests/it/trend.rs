@@ -9,7 +9,7 @@ use reports::{
     text::Style,
     trend::{
         AttributeChange, Entry, Failure, MethodChange, MethodChanges, Moved, Series, Spot,
-        Standing, failures, html, junit, markdown, text,
+        Standing, annotations, failures, html, junit, markdown, text,
     },
 };
 
@@ -165,10 +165,13 @@ fn a_gate_names_what_failed_in_every_form() {
     for told in [
         text(&all, &[], Style::Plain),
         markdown(&all, &[]),
+        annotations(&all, &[]),
         junit(&all).unwrap(),
     ] {
         assert!(told.contains("last good r58, first bad r59"), "{told}");
     }
+    let commands = annotations(&all, &[]);
+    assert_eq!(commands.matches("::error ").count(), 2, "{commands}");
     let xml = junit(&all).unwrap();
     assert!(
         xml.contains(r#"tests="5" skipped="1""#) && xml.contains(r#"failures="2""#),
@@ -367,6 +370,19 @@ fn a_gate_with_a_ledger_fails_on_new_entries_reminds_of_open_ones_and_is_quiet_o
         assert!(told.contains(words), "no `{words}` in {told}");
     }
     assert!(!told.contains("R3") && !told.contains("R5"), "{told}");
+    let commands = annotations(&all, &entries);
+    assert!(
+        commands.contains("::error title=R1::R1 2 series"),
+        "{commands}"
+    );
+    assert!(
+        commands.contains("::warning title=R2::open: R2"),
+        "{commands}"
+    );
+    assert!(
+        commands.contains("the gate failed%3A 1 failure"),
+        "{commands}"
+    );
     let page = html(&all, &entries, "", "").unwrap();
     let place = |words: &str| page.find(words).unwrap_or_else(|| panic!("no `{words}`"));
     assert!(place(">R1<") < place(">R2<") && place(">R2<") < place(">R3<"));

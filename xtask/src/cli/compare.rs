@@ -75,6 +75,9 @@ pub(crate) struct CompareArgs {
     /// Print every verdict, and not only what changed most
     #[arg(long)]
     pub(crate) all: bool,
+    /// Print GitHub's workflow commands as well, which annotate a pull request
+    #[arg(long)]
+    pub(crate) annotations: bool,
     #[arg(
         long,
         value_name = "FILE.xml",

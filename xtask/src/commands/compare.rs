@@ -48,6 +48,9 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
             printer.raw(&reports::comparison::markdown(&verdicts, fail_on, link));
         }
     }
+    if args.annotations {
+        printer.verbatim(&reports::comparison::annotations(&verdicts, fail_on));
+    }
     let gate = Gate::read(&verdicts, fail_on);
     if !gate.passes() {
         let failing = plural(gate.count(), "metric", "metrics");

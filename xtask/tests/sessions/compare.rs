@@ -27,10 +27,12 @@ fn a_gate_writes_every_form_and_exits_with_1() {
         "verdicts.xml",
         "--summary",
         "verdicts.md",
+        "--annotations",
         "--out",
         "page",
     ];
     let all = home.check(&words, 1, "the gate failed");
+    assert!(all.contains("::error title="), "{all}");
     assert!(read(&home.path("verdicts.xml")).contains("type=\"regressed\""));
     assert!(read(&home.path("verdicts.md")).contains("### Regressed: 1"));
     // The page is there although the gate failed, and says why.
@@ -296,10 +298,13 @@ fn a_cell_that_works_no_more_fails_the_gate_and_says_why() {
         "verdicts.xml",
         "--summary",
         "verdicts.md",
+        "--annotations",
     ];
     let why = "runs failed 5 of 5 (out-of-memory)";
     let all = home.check(&words, 1, "the gate failed: 1 metric");
-    assert_eq!(all.matches("runs failed 5 of 5").count(), 1, "{all}");
+    let error = all.lines().find(|line| line.starts_with("::error "));
+    assert!(error.is_some_and(|line| line.contains(why)), "{all}");
+    assert_eq!(all.matches("runs failed 5 of 5").count(), 2, "{all}");
     for file in ["verdicts.xml", "verdicts.md"] {
         let text = read(&home.path(file)).replace('\\', "");
         assert!(text.contains(why), "{text}");

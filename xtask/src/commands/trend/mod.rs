@@ -80,6 +80,9 @@ pub(crate) struct TrendArgs {
     /// Write Markdown into this file, for the job's summary
     #[arg(long, value_name = "FILE.md")]
     summary: Option<PathBuf>,
+    /// Print GitHub's workflow commands as well
+    #[arg(long)]
+    annotations: bool,
     /// Draw the series: `trend.html`, with `trend.md` and `trend.json`, into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -158,6 +161,9 @@ fn show(
     }
     if let Some(out) = &args.out {
         write(out, &all, entries, found, args, printer)?;
+    }
+    if args.annotations {
+        printer.verbatim(&reports::trend::annotations(&all, entries));
     }
     Ok(all)
 }
