@@ -299,10 +299,16 @@ impl Results {
             return Err(format!("of rank {rank}, expected ranks below {ranks}"));
         };
         results.take(line, run)?;
-        if let Some(RankEnd::Failed { message, .. }) = &mut results.end {
+        if let Some(RankEnd::Failed {
+            message, reason, ..
+        }) = &mut results.end
+        {
             // A launcher that fails is no rank, and names none.
             if let Some(rank) = named.filter(|_| ranks > 1) {
                 *message = format!("rank {rank}: {message}");
+            }
+            if reason.is_from_outside() {
+                self.first_failed = Some(rank);
             }
             self.first_failed.get_or_insert(rank);
         }
@@ -334,7 +340,10 @@ impl RankResults {
     /// Takes one line in; tells what is wrong with it.
     fn take(&mut self, line: &[u8], run: &str) -> Result<(), String> {
         let event: Event = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-        if self.end.is_some() {
+        // One that has finished may die after that, which it cannot say itself.
+        let is_from_outside =
+            matches!(&event, Event::Failed { reason, .. } if reason.is_from_outside());
+        if self.end.is_some() && !(is_from_outside && self.end == Some(RankEnd::Finished)) {
             return Err("an event after the last one".into());
         }
         if let Event::Started(started) = event {

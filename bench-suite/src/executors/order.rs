@@ -17,7 +17,7 @@ use crate::{
     host::{Host, Subject, Target, Watch},
     outcome::End,
     plan::Cell,
-    suite::{Limits, Program, Work},
+    suite::{Launcher, Limits, Program, Work},
 };
 
 /// What a run is to do.
@@ -162,6 +162,7 @@ fn asked(cell: &Cell, run: String) -> Asked {
             steps: plan.steps,
             seed: plan.seed,
             trace: trace.as_deref().cloned(),
+            ranks: plan.ranks,
             threads: cell.threads,
             gpu_memory_bytes: limits.gpu_memory_bytes.filter(|_| device.is_cuda()),
             allocator_memory_bytes: limits.allocator_memory_bytes.filter(|_| device.is_cuda()),
@@ -207,7 +208,15 @@ impl Order {
         environment.extend(variant.environment(device));
         if let Work::Program { program, .. } = &cell.work {
             const THREADS: [&str; 2] = ["OMP_NUM_THREADS", "MKL_NUM_THREADS"];
-            let threads = cell.threads.iter();
+            let share = || {
+                let ranks = cell.plan.ranks;
+                let cpus = cell.limits.cpus.map(|cpus| cpus as u32);
+                let cpus = cpus.or(machine.map(|machine| machine.cpu.logical_cores));
+                let is_shared = ranks > 1 && program.launcher == Launcher::Torchgauge;
+                cpus.filter(|_| is_shared).map(|cpus| (cpus / ranks).max(1))
+            };
+            let threads = cell.threads.or_else(share);
+            let threads = threads.iter();
             let threads = threads.flat_map(|count| THREADS.map(|name| (name, count)));
             environment.extend(threads.map(|(name, count)| (name.to_owned(), count.to_string())));
             environment.extend(program.environment.clone());
@@ -271,6 +280,13 @@ impl Order {
     /// Whether the run is over by what the workload reported, although it may go on.
     pub(super) fn ends_by_report(&self) -> bool {
         matches!(&self.asked, Asked::Program { run, .. } if run.until == Until::Measured)
+    }
+
+    /// Whether it has ranks that its program does not start itself.
+    pub(super) fn launches_ranks(&self) -> bool {
+        let program = self.asked.program();
+        let launches = program.is_some_and(|program| program.launcher == Launcher::Torchgauge);
+        launches && self.places.len() > 1
     }
 
     /// The ranks on a host, and the device of each.

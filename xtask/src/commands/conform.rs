@@ -14,6 +14,7 @@ use bench_suite::{
     hook,
     outcome::signal_name,
     results::{self, EndWatch, Fault, RankEnd, RankResults, Results},
+    suite::Launcher,
 };
 use clap::Args;
 use metrics::Metric;
@@ -171,9 +172,15 @@ fn start(args: &ConformArgs, folder: &Path, events: &Path, log: &Path) -> Result
         source,
     };
     let output = File::create(log).map_err(failed)?;
-    let mut command = Command::new(&args.reports.command[0]);
+    let mut words = args.reports.command.clone();
+    let launcher = args.reports.launcher();
+    let ranks = args.reports.ranks.unwrap_or(1);
+    if ranks > 1 && launcher.unwrap_or_else(|| Launcher::of(&words)) == Launcher::Torchgauge {
+        words = hook::of_ranks(folder, events, ranks, &words);
+    }
+    let mut command = Command::new(&words[0]);
     command
-        .args(&args.reports.command[1..])
+        .args(&words[1..])
         .env(EVENTS_VARIABLE, events)
         .env(RUN_VARIABLE, asked)
         .env_remove(hook::FIRST_VARIABLE)
