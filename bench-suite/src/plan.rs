@@ -718,6 +718,54 @@ mod tests {
     }
 
     #[test]
+    fn counts_of_ranks_are_cells_and_those_without_room_are_left_out() {
+        const SWEPT: &str = "version: 1\ndescription: d\nscenarios:\n\
+            - {name: a, model: vit-tiny, axes: {batch: [1, 2]}, ranks: [1, 2, 4]}\n";
+        let check = |device: Device, given: u32, most: u32, expect: &str| {
+            let plan = plan_of(SWEPT, &["local"], device, None).unwrap();
+            let places: Vec<Place> = places(given).into_iter().take(given as usize).collect();
+            let fitted = plan.fit_ranks(most, "here", &places);
+            let found = fitted.and_then(|plan| plan.spread(&places)).map(|plan| {
+                let ranks = plan.cells.iter().map(|cell| {
+                    assert_eq!(cell.places.len(), cell.plan.ranks as usize);
+                    assert_eq!(cell.plan.axes["ranks"], cell.plan.ranks.to_string());
+                    cell.plan.ranks.to_string()
+                });
+                let ranks: Vec<String> = ranks.collect();
+                let why = plan
+                    .left_out
+                    .iter()
+                    .map(|one| format!("; {} {}", one.variants, one.why));
+                ranks.join(" ") + &why.collect::<String>()
+            });
+            assert_eq!(found.unwrap_or_else(|error| error.to_string()), expect);
+        };
+        check(Device::Cuda(0), 4, 8, "1 2 4 1 2 4");
+        check(
+            Device::Cuda(0),
+            2,
+            8,
+            "1 2 1 2; 2 4 ranks need as many GPUs, 2 given",
+        );
+        check(
+            Device::Cpu,
+            1,
+            3,
+            "1 2 1 2; 2 4 ranks, but runs here have at most 3 here",
+        );
+        let name = plan_of(SWEPT, &["local"], Device::Cpu, None).unwrap().cells[2].clone();
+        assert_eq!(name.plan.axes.to_string(), "fp32 bs1 ranks=4");
+        let alone = SWEPT.replace("[1, 2, 4]", "[8]");
+        let plan = plan_of(&alone, &["local"], Device::Cuda(0), None).unwrap();
+        let error = plan.fit_ranks(8, "here", &places(2)[..2]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "nothing is left to measure: s, scenario a: 8 ranks need as many GPUs, 2 given; lower \
+             `ranks`, or name more, such as --device cuda:0,1"
+        );
+    }
+
+    #[test]
     fn more_than_a_report_can_hold_is_refused_before_anything_runs() {
         let images: Vec<String> = (0..MOST_CELLS).map(|place| format!("i{place}")).collect();
         let plan = |count: usize| {

@@ -740,6 +740,30 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_that_could_not_speak_is_the_cause_whoever_spoke_before() {
+        let crash = |rank: u32| {
+            format!(
+                r#"{{"event":"failed","rank":{rank},"reason":"rank-crash","phase":"warmup","message":"ended by signal 9"}}"#
+            )
+        };
+        let check = |lines: &[String], expect: &str| {
+            let results = parse((lines.join("\n") + "\n").as_bytes(), "r", 2);
+            assert_eq!(results.fault, None);
+            let Some(RankEnd::Failed { message, .. }) = &results.failed().unwrap().end else {
+                panic!("{results:?}")
+            };
+            assert_eq!(message, expect);
+        };
+        check(&[FAILED.to_owned(), crash(1)], "rank 1: ended by signal 9");
+        // Or died after it had finished.
+        let started = STARTED.replacen('{', r#"{"rank":1,"#, 1);
+        let finished = r#"{"event":"finished","rank":1,"values":{}}"#.to_owned();
+        check(&[started, finished, crash(1)], "rank 1: ended by signal 9");
+        let twice = parse((crash(1) + "\n" + &crash(1) + "\n").as_bytes(), "r", 2);
+        assert!(twice.fault.is_some());
+    }
+
+    #[test]
     fn values_that_cannot_be_are_refused() {
         let bad = r#"{"event":"finished","values":{"Loss":1.0}}"#;
         check(&[STARTED, bad], "the name `Loss`: expected up to 64 of a-z");
