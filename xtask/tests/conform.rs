@@ -53,6 +53,22 @@ fn lines(lines: &[&str]) -> String {
     )
 }
 
+#[test]
+fn ranks_are_started_where_the_command_does_not() {
+    let shell = |script: &str| script.replace('@', r#">> "$TORCHGAUGE_EVENTS""#);
+    let said = shell(
+        r#"printf '{"rank":%s,"event":"started","version":4,"run":"conform"}\n' $RANK @; printf '{"rank":%s,"event":"finished","values":{}}\n' $RANK @"#,
+    );
+    let words = ["--ranks", "3", "--", "sh", "-c", &said];
+    check(&words, 0, &["rank 2: no steps", "the program conforms"]);
+    let dies = format!("{said}; [ $RANK = 1 ] && exit 7; exit 0");
+    check(
+        &["--ranks", "2", "--until-exit", "--", "sh", "-c", &dies],
+        1,
+        &["rank 1: it failed", "ended with status 7"],
+    );
+}
+
 const STARTED: &str = r#"{"event":"started","version":4,"run":"conform"}"#;
 const STEP: &str = r#"{"event":"step","index":0,"values":{"step_seconds":0.5,"loss":2}}"#;
 const FINISHED: &str = r#"{"event":"finished","values":{}}"#;
