@@ -5,7 +5,9 @@
 //!
 //! Exit codes: 0 the run finished; 1 it failed, and the results file says why; 2 wrong usage.
 
-use std::{env, ffi::OsString, fs, io, path::Path, process::Command, thread, time::Duration};
+use std::{
+    env, ffi::OsString, fs, io, num::NonZero, path::Path, process::Command, thread, time::Duration,
+};
 
 use protocol::{RunFile, SNAPSHOT_FILE};
 use ranks::{How, Lost, Patience, Place};
@@ -87,7 +89,8 @@ fn read(run_file: &Path, place: Option<Place>) -> io::Result<String> {
     let (Some(place), Ok(file)) = (place, RunFile::parse(&text)) else {
         return Ok(text);
     };
-    let cpus = thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+    let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
     let own = file.of_rank(place.local_rank, cpus).to_line();
     own.map_err(io::Error::other)
 }

@@ -429,6 +429,7 @@ if 'RANK' not in os.environ:
 import signal, time
 import torch
 rank = int(os.environ['RANK'])
+print('threads', os.environ.get('OMP_NUM_THREADS'), flush=True)
 optimizer = torch.optim.SGD([torch.Parameter()])
 for step in range(100000):
     time.sleep(0.01 * (1 + rank))
@@ -490,6 +491,9 @@ fn check_ranks(launcher: &str) {
     let rate = |rank: usize| record.ranks[rank].values["throughput_samples_per_second"];
     let both = record.value("throughput_samples_per_second").unwrap();
     assert!((both / (rate(0) + rate(1)) - 1.0).abs() < 1e-9);
+    let log = fs::read_to_string(done.folder().join(record.log.as_ref().unwrap())).unwrap();
+    // Each its share of the cores, where Torchgauge starts them.
+    assert_eq!(log.contains("threads None"), !is_ours, "{log}");
     let lag = record.value("rank_lag_ratio").unwrap();
     let mean = (median(0) + median(1)) / 2.0;
     assert!((lag - (median(1) / mean - 1.0)).abs() < 1e-9, "{lag}");

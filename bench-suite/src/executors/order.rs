@@ -208,17 +208,18 @@ impl Order {
         environment.extend(variant.environment(device));
         if let Work::Program { program, .. } = &cell.work {
             const THREADS: [&str; 2] = ["OMP_NUM_THREADS", "MKL_NUM_THREADS"];
+            // As torchrun does, but with all cores.
             let share = || {
-                let ranks = cell.plan.ranks;
-                let cpus = cell.limits.cpus.map(|cpus| cpus as u32);
-                let cpus = cpus.or(machine.map(|machine| machine.cpu.logical_cores));
-                let is_shared = ranks > 1 && program.launcher == Launcher::Torchgauge;
-                cpus.filter(|_| is_shared).map(|cpus| (cpus / ranks).max(1))
+                let cores = machine.map(|machine| f64::from(machine.cpu.logical_cores));
+                let cpus = cell.limits.cpus.or(cores)?;
+                let is_shared = cell.plan.ranks > 1 && program.launcher == Launcher::Torchgauge;
+                let each = (cpus / f64::from(cell.plan.ranks)).floor().max(1.0);
+                is_shared.then(|| each.to_string())
             };
-            let threads = cell.threads.or_else(share);
-            let threads = threads.iter();
-            let threads = threads.flat_map(|count| THREADS.map(|name| (name, count)));
-            environment.extend(threads.map(|(name, count)| (name.to_owned(), count.to_string())));
+            let threads = cell.threads.map(|threads| threads.to_string());
+            let threads = threads.or_else(share).into_iter();
+            let threads = threads.flat_map(|count| THREADS.map(|name| (name, count.clone())));
+            environment.extend(threads.map(|(name, count)| (name.to_owned(), count)));
             environment.extend(program.environment.clone());
         }
         Self {
@@ -282,11 +283,15 @@ impl Order {
         matches!(&self.asked, Asked::Program { run, .. } if run.until == Until::Measured)
     }
 
+    pub(super) fn ranks(&self) -> u32 {
+        u32::try_from(self.places.len()).unwrap_or(u32::MAX)
+    }
+
     /// Whether it has ranks that its program does not start itself.
     pub(super) fn launches_ranks(&self) -> bool {
         let program = self.asked.program();
         let launches = program.is_some_and(|program| program.launcher == Launcher::Torchgauge);
-        launches && self.places.len() > 1
+        launches && self.ranks() > 1
     }
 
     /// The ranks on a host, and the device of each.

@@ -43,7 +43,8 @@ fn check(ranks: u32) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     let lines = lines(&folder);
-    let cpus = thread::available_parallelism().unwrap().get() as u32;
+    let cpus = thread::available_parallelism().unwrap().get();
+    let cpus = u32::try_from(cpus).unwrap();
     let losses = |rank| -> Vec<&Value> {
         let steps = of(&lines, "step", rank).into_iter();
         steps.map(|step| &step["values"]["loss"]).collect()

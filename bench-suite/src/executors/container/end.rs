@@ -59,7 +59,7 @@ impl Container {
                      {seen}"
                 ));
             }
-            Oom::Child if order.places.len() > 1 && exit.code != Some(0) => {
+            Oom::Child if order.ranks() > 1 && exit.code != Some(0) => {
                 let message =
                     format!("a rank was ended for want of memory: {limit}; raise `limits.memory`");
                 return End::ended(Reason::HostOutOfMemory, message);

@@ -37,9 +37,8 @@ pub(super) fn change(
     image: &ImageFacts,
 ) -> io::Result<ContainerSpec> {
     if order.launches_ranks() {
-        let ranks = order.places.len() as u32;
         let (folder, events) = (Path::new(HOOK_FOLDER), Path::new(RESULTS_FILE));
-        let command = hook::of_ranks(folder, events, ranks, &program.command);
+        let command = hook::of_ranks(folder, events, order.ranks(), &program.command);
         start(&mut spec, &command);
     } else {
         start(&mut spec, &program.command);

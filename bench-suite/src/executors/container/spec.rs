@@ -165,7 +165,7 @@ fn engine_limits(order: &Order) -> engine::Limits {
     // What the ranks of a run hand each other lies there.
     const SHARED_BYTES: u64 = 1 << 30;
     let limits = &order.limits;
-    let ranks = order.places.len() as u32;
+    let ranks = order.ranks();
     let usual = engine::Limits::default().pids;
     engine::Limits {
         memory_bytes: memory_limit(order),
