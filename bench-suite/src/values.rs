@@ -956,6 +956,7 @@ mod tests {
             ("model_utilization_ratio", 0.4),
             ("without_a_row", 3.0),
             ("of_one_alone", 7.0),
+            ("rank_lag_ratio", 0.5 / 0.45 - 1.0),
         ]);
         assert_eq!(run, expect);
         let one = named(&[("throughput_samples_per_second", 10.0), ("loss", 2.0)]);
