@@ -1,8 +1,16 @@
 //! The hook for Python programs, as it lies in `scenarios/python`.
 
-use std::{ffi::OsString, fs, io, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{
+    ffi::{OsStr, OsString},
+    fs, io,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+};
 
-const FILES: [(&str, &str); 3] = [
+/// What starts the ranks of a program that does not start them itself.
+const RANKS: &str = "torchgauge_ranks.py";
+
+const FILES: [(&str, &str); 4] = [
     (
         "torchgauge.py",
         include_str!("../../scenarios/python/torchgauge.py"),
@@ -14,6 +22,10 @@ const FILES: [(&str, &str); 3] = [
     (
         "sitecustomize.py",
         include_str!("../../scenarios/python/hook/sitecustomize.py"),
+    ),
+    (
+        RANKS,
+        include_str!("../../scenarios/python/hook/torchgauge_ranks.py"),
     ),
 ];
 
@@ -30,6 +42,25 @@ pub fn write(folder: &Path) -> io::Result<()> {
         allow(&path, 0o644)?;
     }
     Ok(())
+}
+
+/// The command that starts another one once for each of so many ranks and ends them together: by the
+/// Python of that command, where it is one. The hook is not in it, so it is taken for no rank.
+pub fn of_ranks(folder: &Path, events: &Path, count: u32, command: &[String]) -> Vec<String> {
+    let name = command.first().map(Path::new).and_then(Path::file_name);
+    let is_python = name.and_then(OsStr::to_str);
+    let is_python = is_python.is_some_and(|name| name.starts_with("python"));
+    let python = command.first().filter(|_| is_python);
+    let (launcher, events) = (folder.join(RANKS), events.display().to_string());
+    let mut whole = vec![
+        python.map_or("python3", String::as_str).to_owned(),
+        "-IS".to_owned(),
+        launcher.display().to_string(),
+        count.to_string(),
+        events,
+    ];
+    whole.extend_from_slice(command);
+    whole
 }
 
 /// `PYTHONPATH` with the hook's folder before all that was there.

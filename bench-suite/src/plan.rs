@@ -15,7 +15,10 @@ use record::{
 use sha2::{Digest as _, Sha256};
 use strict_yaml::most_similar;
 
-use crate::suite::{DeviceKind, Limits, MAX_BLOCKS, Program, ProgramMount, Scenario, Suite, Work};
+use crate::suite::{
+    DeviceKind, Launcher, Limits, MAX_BLOCKS, Program, ProgramMount, RANKS_AXIS, Scenario, Suite,
+    Work,
+};
 
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
@@ -37,7 +40,7 @@ pub struct Plan {
     pub session: Session,
     /// The cells; each runs once in every block.
     pub cells: Vec<Cell>,
-    /// Scenarios with variants that are not for this device.
+    /// Scenarios with variants that are not for this device, or have too many ranks for it.
     pub left_out: Vec<LeftOut>,
 }
 
@@ -83,7 +86,7 @@ impl Cell {
             method.set("trace", &digest[..12]);
         }
         if let Work::Program { program, .. } = &self.work {
-            program.set_method(&mut method);
+            program.set_method(self.plan.ranks, &mut method);
             // Nothing else lasts until after the measured steps.
             let profiled = Some(self.plan.steps.profiled);
             let counts = |steps: &u32| program.until == Until::Exit && *steps > 0;
@@ -104,13 +107,14 @@ pub struct Run {
     pub cell: usize,
 }
 
-/// Variants of a scenario that are not for the session's device.
+/// Variants of a scenario that the session does not measure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
     pub suite: String,
     pub scenario: String,
     pub variants: usize,
-    pub device: DeviceKind,
+    /// What they are for or need, and what there is.
+    pub why: String,
 }
 
 /// Why there is nothing to run: what, where, what is expected, and the next step.
@@ -138,7 +142,7 @@ fn cells_of(
             workload: scenario.workload.clone(),
             axes: one.axes.clone(),
             steps: scenario.steps,
-            ranks: scenario.ranks,
+            ranks: one.ranks,
             seed: scenario.seed,
             thresholds: scenario.thresholds.clone(),
             expected: one.expected.get(&kind).copied(),
@@ -213,9 +217,9 @@ impl Plan {
                         suite: suite.name.clone(),
                         scenario: scenario.name.clone(),
                         variants,
-                        device: match kind {
-                            DeviceKind::Cpu => DeviceKind::Cuda,
-                            DeviceKind::Cuda => DeviceKind::Cpu,
+                        why: match kind {
+                            DeviceKind::Cpu => format!("for cuda, not for {}", request.device),
+                            DeviceKind::Cuda => format!("for cpu, not for {}", request.device),
                         },
                     });
                 }
@@ -285,18 +289,64 @@ impl Plan {
         })
     }
 
-    /// Refuses runs of more ranks than an executor starts. A program starts its own.
-    pub fn check_ranks(&self, most: u32, executor: &str) -> Result<(), PlanError> {
-        let started = |cell: &&Cell| matches!(cell.work, Work::Builtin { .. });
-        let mut plans = self.cells.iter().filter(started).map(|cell| &cell.plan);
-        match plans.find(|plan| plan.ranks > most) {
-            None => Ok(()),
-            Some(plan) => refused(format!(
-                "{}, scenario {}: {} ranks, but runs {executor} have at most {most}; lower `ranks`, \
-                 or take an executor that starts several",
-                plan.suite, plan.scenario, plan.ranks
-            )),
+    /// Leaves out what has more ranks than an executor's runs can have in these places, where its
+    /// suite gives several counts, and refuses it where not.
+    pub fn fit_ranks(
+        mut self,
+        most: u32,
+        executor: &str,
+        places: &[Place],
+    ) -> Result<Self, PlanError> {
+        let is_cuda = self.session.device.is_cuda();
+        let next = if is_cuda {
+            NEXT_OF_RANKS
+        } else {
+            "lower `ranks`"
+        };
+        let too_many = |cell: &Cell| {
+            let ranks = cell.plan.ranks;
+            if is_cuda && sets(places, ranks as usize).is_empty() {
+                let given = places.len();
+                return Some(format!("{ranks} ranks need as many GPUs, {given} given"));
+            }
+            let starts_own = matches!(&cell.work, Work::Program { program, .. }
+                if program.launcher == Launcher::Command);
+            let words = format!("{ranks} ranks, but runs {executor} have at most {most} here");
+            (ranks > most && !starts_own).then_some(words)
+        };
+        let mut left_out: BTreeMap<(String, String, String), usize> = BTreeMap::new();
+        let mut kept = Vec::new();
+        for cell in self.cells {
+            let plan = &cell.plan;
+            match too_many(&cell) {
+                None => kept.push(cell),
+                Some(why) if plan.axes.contains_key(RANKS_AXIS) => {
+                    let key = (plan.suite.clone(), plan.scenario.clone(), why);
+                    *left_out.entry(key).or_default() += 1;
+                }
+                Some(why) => {
+                    let (suite, scenario) = (&plan.suite, &plan.scenario);
+                    return refused(format!("{suite}, scenario {scenario}: {why}; {next}"));
+                }
+            }
         }
+        if kept.is_empty()
+            && let Some(((suite, scenario, why), _)) = left_out.first_key_value()
+        {
+            return refused(format!(
+                "nothing is left to measure: {suite}, scenario {scenario}: {why}; {next}"
+            ));
+        }
+        self.cells = kept;
+        let left_out = left_out.into_iter();
+        self.left_out
+            .extend(left_out.map(|((suite, scenario, why), variants)| LeftOut {
+                suite,
+                scenario,
+                variants,
+                why,
+            }));
+        Ok(self)
     }
 
     pub fn programs(&self) -> impl Iterator<Item = &Program> {
@@ -332,14 +382,16 @@ impl Plan {
 
     /// Spreads the cells over these places, a GPU a rank. Cells that are compared with each other,
     /// which are all of one scenario, stay in one place; the load is evened out by their number, the
-    /// largest scenario first. Ranks are on one host where one has as many GPUs. On the CPU all
+    /// largest scenario first. Runs of fewer ranks than others of their scenario have take the first
+    /// of its places. Ranks are on one host where one has as many GPUs. On the CPU all
     /// ranks share the first place. The same for the same cells and places, for ever.
     pub fn spread(mut self, places: &[Place]) -> Result<Self, PlanError> {
         let key = |cell: &Cell| (cell.plan.suite.clone(), cell.plan.scenario.clone());
         let mut groups: BTreeMap<(String, String), (usize, u32)> = BTreeMap::new();
         for cell in &self.cells {
-            let (runs, _) = groups.entry(key(cell)).or_insert((0, cell.plan.ranks));
+            let (runs, most) = groups.entry(key(cell)).or_insert((0, 1));
             *runs += 1;
+            *most = cell.plan.ranks.max(*most);
         }
         let mut groups: Vec<_> = groups.into_iter().collect();
         groups.sort_by(|(one, (few, _)), (other, (many, _))| {
@@ -355,7 +407,7 @@ impl Plan {
                 let Some(lightest) = sets.into_iter().min_by_key(load) else {
                     return refused(format!(
                         "{suite}, scenario {scenario}: {ranks} ranks need as many GPUs, {} given; \
-                         name more, such as --device cuda:0,1",
+                         {NEXT_OF_RANKS}",
                         places.len()
                     ));
                 };
@@ -371,7 +423,8 @@ impl Plan {
             chosen.insert((suite, scenario), taken);
         }
         for cell in &mut self.cells {
-            cell.places.clone_from(&chosen[&key(cell)]);
+            let chosen = &chosen[&key(cell)];
+            cell.places = chosen[..cell.plan.ranks as usize].to_vec();
         }
         Ok(self)
     }
@@ -412,6 +465,8 @@ impl Plan {
         order.filter(|(_, cell)| is_due(cell)).map(run).collect()
     }
 }
+
+const NEXT_OF_RANKS: &str = "lower `ranks`, or name more, such as --device cuda:0,1";
 
 fn declared(suites: &[Suite]) -> Result<Vec<DeclaredMetric>, PlanError> {
     let mut all: Vec<DeclaredMetric> = Vec::new();
@@ -653,9 +708,57 @@ mod tests {
             3,
             1,
             &[
-                "s, scenario a: 3 ranks need as many GPUs, 2 given; name more, such as --device \
-              cuda:0,1",
+                "s, scenario a: 3 ranks need as many GPUs, 2 given; lower `ranks`, or name more, \
+                 such as --device cuda:0,1",
             ],
+        );
+    }
+
+    #[test]
+    fn counts_of_ranks_are_cells_and_those_without_room_are_left_out() {
+        const SWEPT: &str = "version: 1\ndescription: d\nscenarios:\n\
+            - {name: a, model: vit-tiny, axes: {batch: [1, 2]}, ranks: [1, 2, 4]}\n";
+        let check = |device: Device, given: u32, most: u32, expect: &str| {
+            let plan = plan_of(SWEPT, &["local"], device, None).unwrap();
+            let places: Vec<Place> = places(given).into_iter().take(given as usize).collect();
+            let fitted = plan.fit_ranks(most, "here", &places);
+            let found = fitted.and_then(|plan| plan.spread(&places)).map(|plan| {
+                let ranks = plan.cells.iter().map(|cell| {
+                    assert_eq!(cell.places.len(), cell.plan.ranks as usize);
+                    assert_eq!(cell.plan.axes["ranks"], cell.plan.ranks.to_string());
+                    cell.plan.ranks.to_string()
+                });
+                let ranks: Vec<String> = ranks.collect();
+                let why = plan
+                    .left_out
+                    .iter()
+                    .map(|one| format!("; {} {}", one.variants, one.why));
+                ranks.join(" ") + &why.collect::<String>()
+            });
+            assert_eq!(found.unwrap_or_else(|error| error.to_string()), expect);
+        };
+        check(Device::Cuda(0), 4, 8, "1 2 4 1 2 4");
+        check(
+            Device::Cuda(0),
+            2,
+            8,
+            "1 2 1 2; 2 4 ranks need as many GPUs, 2 given",
+        );
+        check(
+            Device::Cpu,
+            1,
+            3,
+            "1 2 1 2; 2 4 ranks, but runs here have at most 3 here",
+        );
+        let name = plan_of(SWEPT, &["local"], Device::Cpu, None).unwrap().cells[2].clone();
+        assert_eq!(name.plan.axes.to_string(), "fp32 bs1 ranks=4");
+        let alone = SWEPT.replace("[1, 2, 4]", "[8]");
+        let plan = plan_of(&alone, &["local"], Device::Cuda(0), None).unwrap();
+        let error = plan.fit_ranks(8, "here", &places(2)[..2]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "nothing is left to measure: s, scenario a: 8 ranks need as many GPUs, 2 given; lower \
+             `ranks`, or name more, such as --device cuda:0,1"
         );
     }
 
@@ -684,7 +787,7 @@ mod tests {
                 suite: "s".into(),
                 scenario: "b".into(),
                 variants: 2,
-                device: DeviceKind::Cuda
+                why: "for cuda, not for cpu".into()
             }]
         );
         let suite = Suite::from_text(

@@ -278,10 +278,16 @@ impl Results {
             return Err(format!("of rank {rank}, expected ranks below {ranks}"));
         };
         results.take(line, run)?;
-        if let Some(RankEnd::Failed { message, .. }) = &mut results.end {
+        if let Some(RankEnd::Failed {
+            message, reason, ..
+        }) = &mut results.end
+        {
             // A launcher that fails is no rank, and names none.
             if let Some(rank) = named.filter(|_| ranks > 1) {
                 *message = format!("rank {rank}: {message}");
+            }
+            if reason.is_from_outside() {
+                self.first_failed = Some(rank);
             }
             self.first_failed.get_or_insert(rank);
         }
@@ -313,7 +319,10 @@ impl RankResults {
     /// Takes one line in; tells what is wrong with it.
     fn take(&mut self, line: &[u8], run: &str) -> Result<(), String> {
         let event: Event = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-        if self.end.is_some() {
+        // One that has finished may die after that, which it cannot say itself.
+        let is_from_outside =
+            matches!(&event, Event::Failed { reason, .. } if reason.is_from_outside());
+        if self.end.is_some() && !(is_from_outside && self.end == Some(RankEnd::Finished)) {
             return Err("an event after the last one".into());
         }
         if let Event::Started(started) = event {
@@ -695,6 +704,30 @@ mod tests {
             panic!("{launcher:?}")
         };
         assert_eq!(message, "m", "a launcher is no rank");
+    }
+
+    #[test]
+    fn a_rank_that_could_not_speak_is_the_cause_whoever_spoke_before() {
+        let crash = |rank: u32| {
+            format!(
+                r#"{{"event":"failed","rank":{rank},"reason":"rank-crash","phase":"warmup","message":"ended by signal 9"}}"#
+            )
+        };
+        let check = |lines: &[String], expect: &str| {
+            let results = parse((lines.join("\n") + "\n").as_bytes(), "r", 2);
+            assert_eq!(results.fault, None);
+            let Some(RankEnd::Failed { message, .. }) = &results.failed().unwrap().end else {
+                panic!("{results:?}")
+            };
+            assert_eq!(message, expect);
+        };
+        check(&[FAILED.to_owned(), crash(1)], "rank 1: ended by signal 9");
+        // Or died after it had finished.
+        let started = STARTED.replacen('{', r#"{"rank":1,"#, 1);
+        let finished = r#"{"event":"finished","rank":1,"values":{}}"#.to_owned();
+        check(&[started, finished, crash(1)], "rank 1: ended by signal 9");
+        let twice = parse((crash(1) + "\n" + &crash(1) + "\n").as_bytes(), "r", 2);
+        assert!(twice.fault.is_some());
     }
 
     #[test]

@@ -262,7 +262,28 @@ pub(crate) fn together(ranks: &[Values]) -> Values {
         let values = ranks.iter().filter_map(|values| values.get(name).copied());
         Some((name.clone(), across.of(values)?))
     });
-    run.collect()
+    let mut run: Values = run.collect();
+    if ranks.len() > 1 {
+        let of = |name: &'static str| {
+            let each = ranks.iter().map(move |values| values.get(name).copied());
+            each.collect::<Option<Vec<f64>>>()
+        };
+        put(
+            &mut run,
+            "rank_lag_ratio",
+            of("step_median_seconds").and_then(lag),
+        );
+        let held = of("process_peak_bytes").map(|each| each.iter().sum());
+        put(&mut run, "ranks_process_peak_bytes", held);
+    }
+    run
+}
+
+/// The share by which the slowest rank's step is longer than the median rank's.
+fn lag(steps: Vec<f64>) -> Option<f64> {
+    let slowest = steps.iter().copied().reduce(f64::max)?;
+    let median = judge::median(steps).filter(|median| *median > 0.0)?;
+    Some(slowest / median - 1.0)
 }
 
 /// What the steps yielded, by name.
@@ -576,6 +597,34 @@ mod tests {
                     .collect(),
             })
             .collect()
+    }
+
+    #[test]
+    fn several_ranks_have_a_lag_and_a_sum() {
+        let rank = |step: f64, bytes: Option<f64>| {
+            let values = [
+                ("step_median_seconds", Some(step)),
+                ("process_peak_bytes", bytes),
+                ("throughput_samples_per_second", Some(10.0)),
+            ];
+            let known = values.into_iter();
+            let known = known.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+            known.collect::<Values>()
+        };
+        let three = [
+            rank(0.1, Some(5.0)),
+            rank(0.125, Some(7.0)),
+            rank(0.1, Some(6.0)),
+        ];
+        let run = together(&three);
+        assert!((run["rank_lag_ratio"] - 0.25).abs() < 1e-9);
+        let found = ["ranks_process_peak_bytes", "process_peak_bytes"].map(|name| run[name]);
+        assert_eq!(found, [18.0, 7.0]);
+        assert!((run["throughput_samples_per_second"] - 30.0).abs() < 1e-9);
+        // Of one that is not known there is no sum, and one rank alone lags behind nobody.
+        let known = together(&[rank(0.1, None), rank(0.1, Some(7.0))]);
+        assert_eq!(known.get("ranks_process_peak_bytes"), None);
+        assert_eq!(together(&three[..1]).get("rank_lag_ratio"), None);
     }
 
     #[test]
@@ -907,6 +956,7 @@ mod tests {
             ("model_utilization_ratio", 0.4),
             ("without_a_row", 3.0),
             ("of_one_alone", 7.0),
+            ("rank_lag_ratio", 0.5 / 0.45 - 1.0),
         ]);
         assert_eq!(run, expect);
         let one = named(&[("throughput_samples_per_second", 10.0), ("loss", 2.0)]);

@@ -1,12 +1,16 @@
 //! The workload binary that runs in every container: `scenario RUN_FILE RESULTS_FILE`.
 //!
 //! With the flag of a data loader's worker alone it makes batches for the process that started it.
+//! Where the run file asks for several ranks and `RANK` is not set, it starts itself once for each.
 //!
 //! Exit codes: 0 the run finished; 1 it failed, and the results file says why; 2 wrong usage.
 
-use std::{env, ffi::OsString, fs, path::Path, time::Duration};
+use std::{
+    env, ffi::OsString, fs, io, num::NonZero, path::Path, process::Command, thread, time::Duration,
+};
 
-use protocol::SNAPSHOT_FILE;
+use protocol::{RunFile, SNAPSHOT_FILE};
+use ranks::{How, Lost, Patience, Place};
 use scenario::{Error, host, loader, log, results::Results, run, summary::Summary};
 
 fn main() -> ! {
@@ -24,7 +28,14 @@ fn code(age: Duration) -> u8 {
         log(format_args!("usage: scenario RUN_FILE RESULTS_FILE"));
         return 2;
     };
-    match execute(Path::new(run_file), Path::new(results_file), age) {
+    let (run_file, results_file) = (Path::new(run_file), Path::new(results_file));
+    let place = Place::of_this_process();
+    if place.is_none()
+        && let Some(count) = several(run_file)
+    {
+        return supervise(count, &arguments, results_file);
+    }
+    match execute(run_file, results_file, place, age) {
         Ok(summary) => {
             let seconds = summary.measured_seconds;
             match summary.throughput_samples_per_second {
@@ -45,9 +56,57 @@ fn code(age: Duration) -> u8 {
     }
 }
 
-fn execute(run_file: &Path, results_file: &Path, age: Duration) -> Result<Summary, Error> {
-    let mut results = Results::open(results_file)?;
-    let text = fs::read_to_string(run_file).map_err(|source| Error::RunFileMissing {
+/// How many ranks a run file asks for, where it is sound and those are several.
+fn several(run_file: &Path) -> Option<u32> {
+    let file = RunFile::parse(&fs::read_to_string(run_file).ok()?).ok()?;
+    (file.ranks > 1).then_some(file.ranks)
+}
+
+/// Runs this program as every rank.
+fn supervise(count: u32, arguments: &[OsString], results_file: &Path) -> u8 {
+    let not_started = |error: io::Error| Lost {
+        rank: 0,
+        how: How::NotStarted(error),
+    };
+    let outcome = env::current_exe().map_err(not_started).and_then(|program| {
+        ranks::run(count, Patience::USUAL, |_| {
+            let mut command = Command::new(&program);
+            command.args(arguments);
+            command
+        })
+    });
+    let Err(lost) = outcome else { return 0 };
+    log(format_args!("rank {}: {}", lost.rank, lost.how));
+    if let Err(error) = ranks::report(results_file, &lost) {
+        log(format_args!("cannot report it: {error}"));
+    }
+    1
+}
+
+/// The run file, of one of several ranks as that is to carry it out.
+fn read(run_file: &Path, place: Option<Place>) -> io::Result<String> {
+    let text = fs::read_to_string(run_file)?;
+    let (Some(place), Ok(file)) = (place, RunFile::parse(&text)) else {
+        return Ok(text);
+    };
+    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+    let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+    let own = file.of_rank(place.local_rank, cpus).to_line();
+    own.map_err(io::Error::other)
+}
+
+fn execute(
+    run_file: &Path,
+    results_file: &Path,
+    place: Option<Place>,
+    age: Duration,
+) -> Result<Summary, Error> {
+    let rank = place.map(|place| place.rank);
+    if place.is_some() {
+        ranks::die_with_supervisor();
+    }
+    let mut results = Results::open(results_file)?.of_rank(rank);
+    let text = read(run_file, place).map_err(|source| Error::RunFileMissing {
         path: run_file.display().to_string(),
         source,
     });
@@ -62,7 +121,10 @@ fn execute(run_file: &Path, results_file: &Path, age: Duration) -> Result<Summar
         &mut results,
     );
     let snapshot = results_file.with_file_name(SNAPSHOT_FILE);
-    if let Err(error) = libtorch::memory::write_snapshot(&snapshot) {
+    // Of several ranks the first one's.
+    if rank.unwrap_or_default() == 0
+        && let Err(error) = libtorch::memory::write_snapshot(&snapshot)
+    {
         log(format_args!("no snapshot: {error}"));
     }
     outcome

@@ -9,6 +9,7 @@ use std::{
 };
 
 use protocol::{Event, Phase};
+use serde::Serialize;
 
 use crate::{
     Error,
@@ -18,6 +19,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Results<W> {
     sink: W,
+    rank: Option<u32>,
     began: Option<(Phase, Instant)>,
     heartbeat: Instant,
 }
@@ -46,9 +48,16 @@ impl<W: Write> Results<W> {
     pub fn new(sink: W) -> Self {
         Self {
             sink,
+            rank: None,
             began: None,
             heartbeat: Instant::now(),
         }
+    }
+
+    /// Each line names this process of a run of several.
+    #[must_use]
+    pub fn of_rank(self, rank: Option<u32>) -> Self {
+        Self { rank, ..self }
     }
 
     pub fn write(&mut self, event: &Event) -> Result<(), Error> {
@@ -59,8 +68,17 @@ impl<W: Write> Results<W> {
     }
 
     fn put(&mut self, event: &Event) -> io::Result<()> {
-        let mut line = serde_json::to_vec(event)?;
+        #[derive(Serialize)]
+        struct Line<'a> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            rank: Option<u32>,
+            #[serde(flatten)]
+            event: &'a Event,
+        }
+        let rank = self.rank;
+        let mut line = serde_json::to_vec(&Line { rank, event })?;
         line.push(b'\n');
+        // One write: the ranks of a run append to one file.
         self.sink.write_all(&line)?;
         self.sink.flush()
     }
@@ -127,6 +145,17 @@ impl<W: Write> Results<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_of_several_processes_name_their_rank() {
+        let line = |rank| {
+            let mut results = Results::new(Vec::new()).of_rank(rank);
+            results.begin(Phase::Warmup, Instant::now()).unwrap();
+            String::from_utf8(results.into_inner()).unwrap()
+        };
+        assert!(line(Some(3)).starts_with(r#"{"rank":3,"event":"phase-began""#));
+        assert!(line(None).starts_with(r#"{"event":"phase-began""#));
+    }
 
     #[test]
     fn phases_are_lines_and_heartbeats_are_rare() {

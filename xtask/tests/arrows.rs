@@ -107,7 +107,8 @@ fn arrows_between_rooms_point_one_way() {
         ("strict-yaml", &["regular-file"]),
         ("judge", &[]),
         ("libtorch", &["protocol"]),
-        ("scenario", &["libtorch", "protocol"]),
+        ("ranks", &["protocol"]),
+        ("scenario", &["libtorch", "protocol", "ranks"]),
         ("engine", &[]),
         (
             "images",

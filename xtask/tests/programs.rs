@@ -419,7 +419,8 @@ open('/scratch/train.py', 'w').write('changed')
     }
 }
 
-/// Starts two processes, as torchrun does, of which the second is slower; `DIES` ends one of them.
+/// Starts two processes, as torchrun does, where it is no rank; the second is slower. `DIES` and
+/// `KILLED` end one of them.
 const RANKS: &str = "
 import os, subprocess, sys
 if 'RANK' not in os.environ:
@@ -428,41 +429,33 @@ if 'RANK' not in os.environ:
 import signal, time
 import torch
 rank = int(os.environ['RANK'])
+print('threads', os.environ.get('OMP_NUM_THREADS'), flush=True)
 optimizer = torch.optim.SGD([torch.Parameter()])
 for step in range(100000):
     time.sleep(0.01 * (1 + rank))
     if step == 5 and os.environ.get('DIES') == str(rank):
         raise KeyError('shard')
+    if step == 5 and os.environ.get('KILLED') == str(rank):
+        os.kill(os.getpid(), signal.SIGKILL)
     optimizer.step()
 ";
 
 #[test]
 fn the_ranks_of_a_program_are_told_apart_and_taken_together() {
-    let words = ["--image", OLD, "--blocks", "1", "--ranks", "2"];
-    let more = ["--samples-per-step", "8", "--steps", "10"];
-    let done = bench(RANKS, &[&words[..], &more].concat(), TRAIN).ends_with(0);
-    let (session, records) = done.read();
-    assert_eq!(session.cells[0].ranks, 2);
-    let record = &records[0];
-    assert_eq!(record.outcome, Outcome::Ok);
-    assert_eq!(record.method.get("ranks"), Some("2"));
-    let median = |rank: usize| record.ranks[rank].values["step_median_seconds"];
-    assert!(median(1) > 1.5 * median(0), "{} {}", median(0), median(1));
-    // Of the slowest, and of both.
-    assert_eq!(record.value("step_median_seconds"), Some(median(1)));
-    assert_eq!(record.value("samples_count"), Some(160.0));
-    let rate = |rank: usize| record.ranks[rank].values["throughput_samples_per_second"];
-    let both = record.value("throughput_samples_per_second").unwrap();
-    assert!((both / (rate(0) + rate(1)) - 1.0).abs() < 1e-9);
-
+    for launcher in ["torchgauge", "command"] {
+        check_ranks(launcher);
+    }
     let dies = ["--ranks", "2", "--env", "DIES=1"];
-    check(
-        RANKS,
-        &dies,
-        TRAIN,
-        "exit-status",
-        "rank 1: KeyError: 'shard'",
-    );
+    let words = "rank 1: KeyError: 'shard'";
+    check(RANKS, &dies, TRAIN, "exit-status", words);
+    let own = ["--launcher", "command"];
+    let by_command = [&dies[..], &own].concat();
+    check(RANKS, &by_command, TRAIN, "exit-status", words);
+    // What it could not say itself.
+    let killed = ["--ranks", "2", "--env", "KILLED=1"];
+    check(RANKS, &killed, TRAIN, "crash", "rank 1: ended by signal 9");
+    let without = [&killed[..], &["--no-hook"]].concat();
+    check(RANKS, &without, TRAIN, "crash", "rank 1: ended by signal 9");
     // One that was asked for and never reported.
     let third = [
         "--ranks",
@@ -473,7 +466,37 @@ fn the_ranks_of_a_program_are_told_apart_and_taken_together() {
         "--time-limit",
         "10s",
     ];
+    let third = [&third[..], &own].concat();
     check(RANKS, &third, TRAIN, "time-limit", "time");
+}
+
+#[track_caller]
+fn check_ranks(launcher: &str) {
+    let words = ["--image", OLD, "--blocks", "1", "--ranks", "2"];
+    let more = ["--samples-per-step", "8", "--steps", "10", "--launcher"];
+    let done = bench(RANKS, &[&words[..], &more, &[launcher]].concat(), TRAIN).ends_with(0);
+    let (session, records) = done.read();
+    assert_eq!(session.cells[0].ranks, 2);
+    let record = &records[0];
+    assert_eq!(record.outcome, Outcome::Ok);
+    assert_eq!(record.method.get("ranks"), Some("2"));
+    let is_ours = launcher == "torchgauge";
+    let said = record.method.get("program.launcher");
+    assert_eq!(said, is_ours.then_some(launcher));
+    let median = |rank: usize| record.ranks[rank].values["step_median_seconds"];
+    assert!(median(1) > 1.5 * median(0), "{} {}", median(0), median(1));
+    // Of the slowest, and of both.
+    assert_eq!(record.value("step_median_seconds"), Some(median(1)));
+    assert_eq!(record.value("samples_count"), Some(160.0));
+    let rate = |rank: usize| record.ranks[rank].values["throughput_samples_per_second"];
+    let both = record.value("throughput_samples_per_second").unwrap();
+    assert!((both / (rate(0) + rate(1)) - 1.0).abs() < 1e-9);
+    let log = fs::read_to_string(done.folder().join(record.log.as_ref().unwrap())).unwrap();
+    // Each its share of the cores, where Torchgauge starts them.
+    assert_eq!(log.contains("threads None"), !is_ours, "{log}");
+    let lag = record.value("rank_lag_ratio").unwrap();
+    let mean = (median(0) + median(1)) / 2.0;
+    assert!((lag - (median(1) / mean - 1.0)).abs() < 1e-9, "{lag}");
 }
 
 #[track_caller]

@@ -36,7 +36,8 @@ impl History {
     /// Adds a session, or the runs by which it has grown since. Adding it again changes nothing.
     /// Labels are kept in the session's folder as well.
     pub fn add(&self, folder: &SessionFolder, labels: &Labels) -> Result<Added, HistoryError> {
-        let (session, records) = (folder.read_session()?, folder.read_records()?);
+        let (session, mut records) = (folder.read_session()?, folder.read_records()?);
+        metrics::add_scaling(&mut records.records);
         if let Err(why) = of_records::check(&session, &records.records) {
             let path = folder.path().display();
             return refused(format!("the session in {path} cannot be added: {why}"));

@@ -127,6 +127,17 @@ catalogue! {
             "Operations of the model a second over those of a large matrix product in the same run \
              and precision. Recomputation does not count.")
     });
+    SCALING_EFFICIENCY = across(Across::Mean, headline(explains(0.02, Metric {
+        direction: Direction::HigherIsBetter,
+        ..time("scaling_efficiency_ratio", "scaling efficiency", Unit::Ratio, MEASURED,
+            "Throughput of a rank over that of a rank in runs of the fewest ranks of the same cell \
+             otherwise, in the same session and block. Worked out where sessions are read, and in no \
+             record.")
+    })));
+    RANK_LAG = across(Across::Mean, time("rank_lag_ratio", "lag of the slowest rank", Unit::Ratio,
+        MEASURED,
+        "Share by which the median step of the slowest rank is longer than that of the median rank. \
+         Ranks that wait for each other in every step hide it. Of several ranks alone."));
     MEASURED_SECONDS = describes(seconds("measured_seconds", "measured steps", MEASURED,
         "Wall time of the measured steps."));
 
@@ -150,6 +161,10 @@ catalogue! {
          libraries and their workspaces. The greatest sample of the window, or, where no sample \
          shows as much, the allocator's peak and what lay outside of it when the last step was \
          over: `sampled_process_peak_bytes` and `reported_process_peak_bytes` in the record."));
+    RANKS_PROCESS_PEAK = bytes("ranks_process_peak_bytes", "processes on all GPUs",
+        (window::MEASURED_STEPS, source::NVML_AND_WORKLOAD),
+        "Sum of `process_peak_bytes` over the ranks, whose value of the run is the largest. Of several \
+         ranks alone.");
     GPU_PEAK = bytes("gpu_peak_bytes", "GPU in use",
         (window::MEASURED_STEPS, source::NVML_AND_WORKLOAD),
         "Most bytes of the GPU that all processes held together.");

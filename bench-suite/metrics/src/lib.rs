@@ -7,6 +7,7 @@
 pub mod catalogue;
 mod page;
 mod rules;
+mod scaling;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,6 +17,7 @@ pub use judge::compare::{Direction, Kind};
 pub use page::page;
 pub use record::Unit;
 pub use rules::broken_rule;
+pub use scaling::add_scaling;
 
 /// The times that metrics are about, besides moments and phases of the workload.
 pub mod window {

@@ -35,7 +35,7 @@ pub struct MethodKey(String);
 impl Method {
     /// Every key. Those of resource limits have the limit's name behind them, one of
     /// [`Self::ULIMITS`].
-    pub const KEYS: [&str; 27] = [
+    pub const KEYS: [&str; 28] = [
         "engine",
         "isolation",
         "limits.allocator_memory",
@@ -48,6 +48,7 @@ impl Method {
         "limits.shm",
         "limits.ulimits",
         "program.hook",
+        "program.launcher",
         "program.network",
         "program.samples_per_step",
         "program.until",

@@ -226,7 +226,9 @@ impl From<protocol::FailureReason> for Reason {
             Told::DataLoader => Self::DataLoader,
             Told::Libtorch => Self::Libtorch,
             Told::Results => Self::UnreadableResults,
-            Told::Exception => Self::ExitStatus,
+            Told::Exception | Told::RankExit => Self::ExitStatus,
+            Told::RankCrash => Self::Crash,
+            Told::RankHang => Self::Hang,
         }
     }
 }

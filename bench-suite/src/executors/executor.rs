@@ -4,6 +4,7 @@ use std::{error::Error, path::Path, sync::Arc, time::Duration};
 
 use engine::Engine;
 use futures_util::future::BoxFuture;
+use protocol::Device;
 use record::{EngineFacts, ImageFacts, Isolation, Place};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -36,9 +37,14 @@ pub trait Executor: Send + Sync {
         false
     }
 
-    /// Most ranks that a run may have.
-    fn most_ranks(&self) -> u32 {
-        1
+    /// Most ranks that a run may have on such devices: one a GPU, and on the CPU one a core, of which
+    /// four may share one.
+    fn most_ranks(&self, device: Device) -> u32 {
+        let machine = self.hosts()[0].facts();
+        match device {
+            Device::Cpu => machine.cpu.logical_cores.max(4),
+            Device::Cuda(_) => u32::try_from(machine.gpus.len()).unwrap_or(u32::MAX),
+        }
     }
 
     /// Where its runs execute, such as `as plain processes`.

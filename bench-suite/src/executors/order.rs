@@ -17,7 +17,7 @@ use crate::{
     host::{Host, Subject, Target, Watch},
     outcome::End,
     plan::Cell,
-    suite::{Limits, Program, Work},
+    suite::{Launcher, Limits, Program, Work},
 };
 
 /// What a run is to do.
@@ -159,6 +159,7 @@ fn asked(cell: &Cell, run: String) -> Asked {
             steps: plan.steps,
             seed: plan.seed,
             trace: trace.as_deref().cloned(),
+            ranks: plan.ranks,
             threads: cell.threads,
             gpu_memory_bytes: limits.gpu_memory_bytes.filter(|_| device.is_cuda()),
             allocator_memory_bytes: limits.allocator_memory_bytes.filter(|_| device.is_cuda()),
@@ -204,9 +205,18 @@ impl Order {
         environment.extend(variant.environment(device));
         if let Work::Program { program, .. } = &cell.work {
             const THREADS: [&str; 2] = ["OMP_NUM_THREADS", "MKL_NUM_THREADS"];
-            let threads = cell.threads.iter();
-            let threads = threads.flat_map(|count| THREADS.map(|name| (name, count)));
-            environment.extend(threads.map(|(name, count)| (name.to_owned(), count.to_string())));
+            // As torchrun does, but with all cores.
+            let share = || {
+                let cores = machine.map(|machine| f64::from(machine.cpu.logical_cores));
+                let cpus = cell.limits.cpus.or(cores)?;
+                let is_shared = cell.plan.ranks > 1 && program.launcher == Launcher::Torchgauge;
+                let each = (cpus / f64::from(cell.plan.ranks)).floor().max(1.0);
+                is_shared.then(|| each.to_string())
+            };
+            let threads = cell.threads.map(|threads| threads.to_string());
+            let threads = threads.or_else(share).into_iter();
+            let threads = threads.flat_map(|count| THREADS.map(|name| (name, count.clone())));
+            environment.extend(threads.map(|(name, count)| (name.to_owned(), count)));
             environment.extend(program.environment.clone());
         }
         Self {
@@ -268,6 +278,17 @@ impl Order {
     /// Whether the run is over by what the workload reported, although it may go on.
     pub(super) fn ends_by_report(&self) -> bool {
         matches!(&self.asked, Asked::Program { run, .. } if run.until == Until::Measured)
+    }
+
+    pub(super) fn ranks(&self) -> u32 {
+        u32::try_from(self.places.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether it has ranks that its program does not start itself.
+    pub(super) fn launches_ranks(&self) -> bool {
+        let program = self.asked.program();
+        let launches = program.is_some_and(|program| program.launcher == Launcher::Torchgauge);
+        launches && self.ranks() > 1
     }
 
     fn ranks_on(&self, host: &dyn Host) -> Vec<(usize, Device)> {

@@ -16,6 +16,7 @@ use super::{
     file::{ScenarioFile, SuiteFile, WorkFile, work_of},
     limits::Limits,
     program::{ProgramFile, environment_of, is_environment},
+    ranks::RANKS_AXIS,
     scenario::{DeviceKind, Scenario, ScenarioVariant, Work},
     values::{Given, Picked, one_value, values},
 };
@@ -63,13 +64,13 @@ pub(super) fn scenarios(
     let mut cells = 0;
     let read = |(place, scenario): (usize, &ScenarioFile)| {
         let at = KeyPath::root().key("scenarios").index(place);
-        let room = MAX_CELLS - cells;
+        let room = (MAX_CELLS - cells) / scenario.ranks.len().max(1);
         let defaults = &file.defaults;
         let steps = scenario.steps.unwrap_or(defaults.steps);
         let limits: Limits = scenario.limits.or(&defaults.limits).into();
         let holds = (steps, limits.time);
         let expansion = Expansion::new(document, at, (scenario, folder), holds, room)?;
-        let variants = expansion.variants()?;
+        let variants = scenario.ranks.spread(expansion.variants()?);
         let workload = match expansion.work {
             WorkFile::Builtin(model, task) => Workload::builtin(model.name(), task.name()),
             WorkFile::Program(ProgramFile { command, .. }) => Workload::Program {
@@ -82,7 +83,6 @@ pub(super) fn scenarios(
             description: scenario.description.clone(),
             workload,
             steps,
-            ranks: scenario.ranks.unwrap_or(1),
             seed: scenario.seed.unwrap_or(defaults.seed),
             threads: scenario.threads.or(defaults.threads),
             limits,
@@ -449,6 +449,12 @@ impl<'a> Expansion<'a> {
         let WorkFile::Program(program) = self.work else {
             return Ok(());
         };
+        if axis == RANKS_AXIS {
+            let message = "`ranks` is no parameter of a program";
+            let expected = "expected `ranks: [1, 2]` beside `program`, not in `axes`";
+            let at = at.clone().key(axis);
+            return Err(self.document.error_at_key(&at, message, expected, None));
+        }
         let mended = self.document.mended(&self.at.clone().key("program"));
         if program.uses(axis) || is_environment(axis) || !mended.is_empty() {
             return Ok(());

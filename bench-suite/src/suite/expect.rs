@@ -90,6 +90,7 @@ pub(super) fn expecting(
         Some((*device, first.outcome))
     };
     ScenarioVariant {
+        ranks: 1,
         expected: devices.iter().filter_map(of_device).collect(),
         axes,
         work,

@@ -12,6 +12,7 @@ use super::{
     expect::Expect,
     limits::LimitsFile,
     program::ProgramFile,
+    ranks::RanksFile,
     scenario::DeviceKind,
     thresholds::ThresholdsFile,
     units::within,
@@ -123,9 +124,10 @@ pub(super) struct ScenarioFile {
     pub(super) expect: Expect,
     /// How many steps a run takes.
     pub(super) steps: Option<Steps>,
-    /// Processes of a run, each on a GPU of its own; 1 unless said otherwise.
-    #[schemars(range(min = 1, max = 1024))]
-    pub(super) ranks: Option<u32>,
+    /// Processes of a run, each on a GPU of its own; 1 unless said otherwise. Several counts are an
+    /// axis, of which those that a machine has no GPUs for are left out.
+    #[serde(default)]
+    pub(super) ranks: RanksFile,
     /// Seed of parameters, data and dropout.
     pub(super) seed: Option<u64>,
     /// A file below the suite's folder: with the requests that arrive by `arrivals: trace`, `SECONDS
@@ -180,8 +182,7 @@ pub(super) fn read(document: &Document) -> Result<SuiteFile, YamlError> {
             check_steps(document, &at, steps)?;
         }
         check_threads(document, &at, scenario.threads)?;
-        let ranks = scenario.ranks.unwrap_or(1);
-        within(document, &at, "ranks", ranks, 1..=MOST_RANKS)?;
+        scenario.ranks.check(document, &at)?;
         scenario.limits.check(document, &at.clone().key("limits"))?;
         let thresholds = at.clone().key("thresholds");
         scenario.thresholds.check(document, &thresholds)?;
@@ -274,8 +275,6 @@ pub(super) fn work_of<'a>(
     let expected = "expected `model` and `task`, or `program` alone";
     Err(document.error_expecting(&at.clone().key(key), message, expected, None))
 }
-
-const MOST_RANKS: u32 = 1024;
 
 fn check_steps(document: &Document, at: &KeyPath, steps: Steps) -> Result<(), YamlError> {
     let at = at.clone().key("steps");

@@ -107,11 +107,12 @@ limits! {
     /// CPUs by number, such as `0-3,8`; containers only.
     #[schemars(regex(pattern = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"))]
     cpuset: String => cpuset: Option<String> = None, in container, method(cpuset) cpuset.clone();
-    /// Size of `/dev/shm`; containers only, the engine's 64 MiB unless said otherwise.
+    /// Size of `/dev/shm`; containers only, unless said otherwise 1 GiB for several ranks and the
+    /// engine's 64 MiB for one.
     shm: Bytes => shm_bytes: Option<u64> = None, in container, method(bytes) bytes.map(size);
     /// Whose shared memory it sees; containers only, `private` unless said otherwise.
     ipc: Ipc => ipc: Ipc = Ipc::Private, in container, method(ipc) Some(ipc.word().to_owned());
-    /// Processes and threads; containers only.
+    /// Processes and threads; containers only, 8192 a rank unless said otherwise.
     #[schemars(range(min = 1))]
     pids: u32 => pids: Option<u32> = None, in container, method(pids) pids.map(|of| of.to_string());
     /// Size of the memory file system on `/tmp`; containers only, 1GiB unless said otherwise.

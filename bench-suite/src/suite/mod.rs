@@ -16,6 +16,7 @@ mod file;
 mod limits;
 mod program;
 mod question;
+mod ranks;
 mod scenario;
 mod thresholds;
 mod units;
@@ -36,7 +37,10 @@ pub use catalog::{Catalog, Listed};
 pub use expand::MAX_CELLS;
 pub use file::{MAX_BLOCKS, VERSION};
 pub use limits::{Ipc, Limits, Ulimit};
-pub use program::{Network, Program, ProgramFile, ProgramMount, Samples, is_variable, mount_of};
+pub use program::{
+    Launcher, Network, Program, ProgramFile, ProgramMount, Samples, is_variable, mount_of,
+};
+pub use ranks::RANKS_AXIS;
 pub use scenario::{DeviceKind, Scenario, ScenarioVariant, Work};
 pub use validity::ValidityKeys;
 

@@ -38,6 +38,43 @@ pub struct Program {
     /// Samples of one step of one process, where the program does not say.
     pub samples_per_step: Option<f64>,
     pub until: Until,
+    /// Who starts its ranks, where it has several.
+    pub launcher: Launcher,
+}
+
+/// Who starts the ranks of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Launcher {
+    /// Torchgauge: the command once for each, with the variables that torchrun sets.
+    Torchgauge,
+    /// The command itself, as torchrun does.
+    Command,
+}
+
+impl Launcher {
+    /// By what a command is called, as itself or as a module of Python.
+    pub fn of(command: &[String]) -> Self {
+        const KNOWN: [&str; 9] = [
+            "accelerate",
+            "accelerate.commands.launch",
+            "deepspeed",
+            "horovodrun",
+            "mpiexec",
+            "mpirun",
+            "torch.distributed.launch",
+            "torch.distributed.run",
+            "torchrun",
+        ];
+        let module = command.iter().skip_while(|word| *word != "-m").nth(1);
+        let program = command.first().and_then(|word| word.rsplit('/').next());
+        let mut names = program.into_iter().chain(module.map(String::as_str));
+        if names.any(|name| KNOWN.contains(&name)) {
+            Self::Command
+        } else {
+            Self::Torchgauge
+        }
+    }
 }
 
 /// A file or folder of this machine that a program finds in its container.
@@ -75,7 +112,7 @@ impl Network {
 
 impl Program {
     /// Sets what metrics depend on of how it is run.
-    pub(crate) fn set_method(&self, method: &mut Method) {
+    pub(crate) fn set_method(&self, ranks: u32, method: &mut Method) {
         method.set("program.hook", self.has_hook);
         method.set("program.network", self.network.word());
         method.set_or_none("program.samples_per_step", self.samples_per_step);
@@ -84,6 +121,8 @@ impl Program {
             Until::Exit => "exit",
         };
         method.set("program.until", until);
+        let is_own = ranks > 1 && self.launcher == Launcher::Torchgauge;
+        method.set_or_none("program.launcher", is_own.then_some("torchgauge"));
         method.set_or_none("program.user", self.user.as_ref());
         method.set("program.writable", self.is_root_writable);
     }
@@ -195,6 +234,11 @@ pub struct ProgramFile {
     /// `measured` unless said otherwise.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub until: Until,
+    /// Who starts the ranks of a run of several: `torchgauge`, the command once for each, or the
+    /// `command` itself; the command where that is torchrun or a launcher like it, unless said
+    /// otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launcher: Option<Launcher>,
 }
 
 fn yes() -> bool {
@@ -245,6 +289,7 @@ impl ProgramFile {
             hook: true,
             samples_per_step: None,
             until: Until::Measured,
+            launcher: None,
         }
     }
 
@@ -357,6 +402,7 @@ impl ProgramFile {
             has_hook: self.hook,
             samples_per_step,
             until: self.until,
+            launcher: self.launcher.unwrap_or_else(|| Launcher::of(&self.command)),
         })
     }
 }

@@ -54,8 +54,6 @@ pub struct Scenario {
     /// What it measures; of a program the command with the places of its parameters.
     pub workload: Workload,
     pub steps: Steps,
-    /// Processes of a run, each on a GPU of its own.
-    pub ranks: u32,
     /// Seed of parameters, data and dropout.
     pub seed: u64,
     /// Threads for work on the CPU; `None`: as many as the run may use.
@@ -116,6 +114,8 @@ impl Work {
 pub struct ScenarioVariant {
     pub axes: Axes,
     pub work: Work,
+    /// Processes of a run, each on a GPU of its own.
+    pub ranks: u32,
     /// The devices, at least one.
     pub devices: Vec<DeviceKind>,
     /// How its runs are to fail there; nothing where they are to end well.

@@ -568,3 +568,51 @@ async fn a_program_that_is_not_there_is_named() {
         assert!(message(&listener.records[0]).contains(text));
     }
 }
+
+/// A supervisor as the workload's is one: as every rank itself, unless it is one.
+const RANKS: &str = r#"
+if [ -z "$RANK" ]; then
+    RANK=0 sh "$0" "$1" "$2" & RANK=1 sh "$0" "$1" "$2" & wait
+    [ "$LOST" ] || exit 0
+    echo "{\"event\":\"failed\",\"rank\":$LOST,\"reason\":\"rank-crash\",\"phase\":\"measure\",\"message\":\"ended by signal 9\"}" >> "$2"
+    exit 1
+fi
+"#;
+const OF_RANK: &str = r#"
+say() { printf '%s\n' "$1" | sed "s/^{/{\"rank\":$RANK,/; s/0\.04/0.0$((4 * (RANK + 1)))/" >> "$results"; }
+"#;
+
+async fn ranks(lost: &str) -> Record {
+    let suite = suite("{}").replace("task:", "ranks: 2, task:");
+    let good = GOOD.replacen("results=$2", &format!("results=$2{OF_RANK}"), 1);
+    let slower = "[ $RANK = 0 ] || finished=$(echo $finished | sed s/0.05/0.1/ | sed s/20.0/10.0/)\n\
+                  [ \"$RANK\" = \"$LOST\" ] && exit 9\n[ $RANK = 0 ] || sleep 0.06\n";
+    let good = good.replacen("say() { printf '%s\\n' \"$1\" >> \"$results\"; }\n", "", 1);
+    let script = format!("{lost}{RANKS}{good}{slower}{END}");
+    let change = |plan: &mut Plan| {
+        let place = plan.cells[0].places.clone();
+        *plan = plan.clone().spread(&place).unwrap();
+    };
+    run_changed(&script, &suite, CancellationToken::new(), change)
+        .await
+        .1
+}
+
+#[tokio::test]
+async fn the_ranks_of_a_run_are_one_record() {
+    let record = ranks("").await;
+    assert_eq!(ending(&record), "ok", "{}", message(&record));
+    let rates: Vec<f64> = record
+        .ranks
+        .iter()
+        .map(|rank| rank.values["throughput_samples_per_second"])
+        .collect();
+    assert_eq!(rates, [20.0, 10.0]);
+    assert_eq!(record.value("throughput_samples_per_second"), Some(30.0));
+    assert_eq!(record.value("measured_seconds"), Some(0.1));
+    let lag = record.value("rank_lag_ratio").unwrap();
+    assert!((lag - 1.0 / 3.0).abs() < 1e-9, "{lag}");
+    let lost = ranks("export LOST=1\n").await;
+    assert_eq!(ending(&lost), "crash");
+    assert_eq!(message(&lost), "rank 1: ended by signal 9");
+}

@@ -313,6 +313,8 @@ fn counts_and_sizes_are_shown_where_they_stand() {
             suite("    steps:\n      warmup: 1\n      warmup_seconds: 99999\n      measured: 1\n"),
         ),
         ("too many ranks", suite("    ranks: 1025\n")),
+        ("a count of ranks twice", suite("    ranks: [1, 2, 2]\n")),
+        ("ranks in words", suite("    ranks: [1, two]\n")),
         (
             "negative steps",
             suite("    steps: {warmup: -1, measured: 2}\n"),
@@ -644,6 +646,56 @@ fn program(more: &str) -> String {
         "version: 1\ndescription: d\nscenarios:\n  - name: train\n    program:\n      command: \
          [python3, train.py, '--batch={{batch}}']\n      environment: {{WIDTH: '{{width}}'}}\n{more}"
     )
+}
+
+#[test]
+fn counts_of_ranks_are_an_axis_and_stand_in_commands() {
+    let axes = "    axes: {batch: [4, 8]}\n";
+    assert_eq!(
+        variants(&format!("{axes}    ranks: [1, 2]\n")),
+        "fp32 bs4 ranks=1 on cpu, cuda\nfp32 bs4 ranks=2 on cpu, cuda\n\
+         fp32 bs8 ranks=1 on cpu, cuda\nfp32 bs8 ranks=2 on cpu, cuda\n"
+    );
+    assert_eq!(variants("    ranks: 2\n"), "fp32 bs1 on cpu, cuda\n");
+    let check = |command: &str, more: &str, expect: &str| {
+        let text = format!(
+            "version: 1\ndescription: d\nscenarios:\n  - name: train\n    ranks: [2, 4]\n    \
+             program:\n      command: {command}\n{more}"
+        );
+        let suite = Suite::from_text("x.yaml", &text)
+            .unwrap_or_else(|error| panic!("{}", error.render(false)));
+        let all = suite.scenarios[0].variants.iter().map(|one| {
+            let Work::Program { program, .. } = &one.work else {
+                panic!("no program")
+            };
+            let command = program.command.join(" ");
+            format!("{} {:?} {command}", one.ranks, program.launcher)
+        });
+        assert_eq!(all.collect::<Vec<_>>().join("; "), expect);
+    };
+    check(
+        "[/opt/bin/torchrun, '--nproc-per-node={ranks}', t.py]",
+        "",
+        "2 Command /opt/bin/torchrun --nproc-per-node=2 t.py; \
+         4 Command /opt/bin/torchrun --nproc-per-node=4 t.py",
+    );
+    check(
+        "[python, -m, torch.distributed.run, t.py]",
+        "      launcher: torchgauge\n",
+        "2 Torchgauge python -m torch.distributed.run t.py; \
+         4 Torchgauge python -m torch.distributed.run t.py",
+    );
+    check(
+        "[python, t.py]",
+        "",
+        "2 Torchgauge python t.py; 4 Torchgauge python t.py",
+    );
+    let error = Suite::from_text("x.yaml", &program("    axes: {ranks: [1, 2]}\n")).unwrap_err();
+    let error = error.render(false);
+    assert!(
+        error.contains("`ranks` is no parameter of a program"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -28,6 +28,7 @@ impl Source {
             );
             !is_open || last.get(&record.run) == Some(&record.attempt)
         });
+        metrics::add_scaling(&mut records.records);
         Ok(Self {
             session: folder.read_session()?,
             records,

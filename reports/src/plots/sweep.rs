@@ -20,8 +20,9 @@ pub(super) const PLOT: Plot = Plot {
     id: "sweep",
     title: "Swept quantities",
     about: "Medians of cells that differ in one quantity alone, of at least three values of it: the \
-            latency of requests against the rate at which they arrive, peak memory against the batch, \
-            and throughput against processes, as a share of as many times that of the fewest.",
+            latency of requests against the rate at which they arrive, and peak memory against the \
+            batch; of at least two: throughput of a rank against their number, as a share of that with \
+            the fewest.",
     answers: &[
         "latency_p99_seconds",
         "first_token_p99_seconds",
@@ -31,8 +32,9 @@ pub(super) const PLOT: Plot = Plot {
     draw,
 };
 
-/// Fewer values are a comparison.
+/// Fewer values are a comparison; of ranks, two are a beginning.
 const FEWEST: usize = 3;
+const FEWEST_RANKS: usize = 2;
 
 type Name = [String; 2];
 
@@ -75,13 +77,13 @@ const SWEEPS: [Sweep; 4] = [
         },
     },
     Sweep {
-        along: ("Processes", Quantity::Plain),
+        along: ("Ranks", Quantity::Plain),
         up: ("Efficiency", Quantity::Percent),
         place: |view, cell| {
             let ranks = view.runs[cell].first()?.ranks.len().max(1);
             let cell = &view.report.cells[cell];
             let name = format!("{}: {}", cell.suite, cell.workload);
-            Some((ranks as f64, [name, cell.axes.to_string()]))
+            Some((ranks as f64, [name, cell.axes.without("ranks")]))
         },
         metric: &catalogue::THROUGHPUT,
         limit: |_, _| None,
@@ -137,7 +139,7 @@ fn charts_of<'a>(view: &View, sweep: &'a Sweep) -> Vec<Charted<'a>> {
         let mut values: Vec<f64> = own.iter().map(|(at, _)| *at).collect();
         values.sort_by(f64::total_cmp);
         values.dedup();
-        values.len() >= FEWEST
+        values.len() >= sweep.fewest()
     });
     let charts = panels.into_iter().map(|panel| (panel.0[0].clone(), panel));
     let charts = grouped(charts).into_iter();
@@ -170,6 +172,14 @@ impl Sweep {
         }
     }
 
+    fn fewest(&self) -> usize {
+        if self.is_efficiency() {
+            FEWEST_RANKS
+        } else {
+            FEWEST
+        }
+    }
+
     /// Whether values are shares of what the least of the varied quantity makes likely.
     fn is_efficiency(&self) -> bool {
         self.up.1 == Quantity::Percent
@@ -185,11 +195,12 @@ impl Sweep {
             let least = own.iter().min_by(|one, other| one.0.total_cmp(&other.0))?;
             let each = value(least.1)? / least.0;
             let points = own.iter().filter_map(|&(at, cell)| {
-                let value = value(cell)?;
                 let value = if self.is_efficiency() {
-                    100.0 * value / (at * each)
+                    // Where scenarios and no axis count the ranks, their medians stand in.
+                    let paired = view.median(cell, &catalogue::SCALING_EFFICIENCY);
+                    100.0 * paired.unwrap_or(value(cell)? / (at * each))
                 } else {
-                    value
+                    value(cell)?
                 };
                 Some((at, value, self.entry(view, (at, cell), value)))
             });

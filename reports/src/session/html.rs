@@ -19,7 +19,8 @@ pub fn render(view: &View) -> Result<String, ReportError> {
     let mut sections = sections::of(view);
     for section in &mut sections {
         // Versions side by side have the numbers of the table.
-        section.is_folded = is_long && section.id == sections::COMPARISON
+        section.is_folded = section.id == sections::RANKS
+            || is_long && section.id == sections::COMPARISON
             || section.id == sections::RESULTS && !versions.is_empty();
         if section.id == sections::RESULTS && !view.report.cells.is_empty() {
             let cells = view.groups.iter().flat_map(Group::cells);

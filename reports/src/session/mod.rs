@@ -5,6 +5,7 @@ mod facts;
 pub mod html;
 pub mod markdown;
 mod matrix;
+mod ranks;
 pub(crate) mod sections;
 pub mod text;
 

@@ -2,7 +2,7 @@
 
 use verdict::ClaimFound;
 
-use super::{cells, facts, matrix};
+use super::{cells, facts, matrix, ranks};
 use crate::{
     claims, comparison, counts,
     document::{Block, Cell, Column, Kind, Mark, Section, Table, TableRow, known},
@@ -21,6 +21,8 @@ pub(crate) const FACTS: &str = "Machine and images";
 pub(crate) const RESULTS: &str = "results";
 
 pub(crate) const COMPARISON: &str = "comparison";
+
+pub(crate) const RANKS: &str = "ranks";
 
 pub(crate) fn title(view: &View) -> String {
     let headline = &view.report.headline;
@@ -111,6 +113,10 @@ pub(crate) fn of(view: &View) -> Vec<Section> {
             "Comparison",
             comparisons.flat_map(comparison::document).collect(),
         ),
+        Section {
+            is_folded: true,
+            ..Section::of(RANKS, "Ranks", ranks::blocks(view))
+        },
         Section::of("claims", "Claims", claims_of(view)),
         Section::of(
             "failures",

@@ -266,6 +266,20 @@ pub enum FailureReason {
     Results,
     /// A program ended with an exception, or gave up.
     Exception,
+    /// A rank died of a signal, as whoever started it saw.
+    RankCrash,
+    /// A rank could not be started, or ended with a status and no reason, as whoever started it saw.
+    RankExit,
+    /// A rank still ran long after others were done, and was ended by whoever started it.
+    RankHang,
+}
+
+impl FailureReason {
+    /// Whether it is told by whoever started the process, for that could not: the cause of the run's
+    /// failure then, whichever rank spoke before.
+    pub fn is_from_outside(self) -> bool {
+        matches!(self, Self::RankCrash | Self::RankExit | Self::RankHang)
+    }
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub use model::{InputKind, Model, Task};
 pub use module::{MOST_MODULES, Module};
 pub use program::{program, set_program};
 pub use program_run::{EVENTS_VARIABLE, ProgramRun, RUN_VARIABLE, Until};
-pub use run_file::{Device, ParseDeviceError, RunFile, RunFileError, Snapshot, Steps};
+pub use run_file::{Device, MOST_RANKS, ParseDeviceError, RunFile, RunFileError, Snapshot, Steps};
 pub use trace::{ParseTraceError, TensorEvent, Trace, TracedRequest};
 pub use validity::{Refusal, check, check_steps, check_traced};
 pub use values::{MOST_VALUES, Values, bad_name, bad_values};

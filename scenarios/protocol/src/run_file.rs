@@ -158,6 +158,15 @@ fn yes() -> bool {
     true
 }
 
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_one(count: &u32) -> bool {
+    *count == 1
+}
+
 // Where it is not written, workloads that do not know it read the file.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 pub(crate) fn is_zero(number: &u32) -> bool {
@@ -254,7 +263,12 @@ pub struct RunFile {
     /// arrive by `arrivals: trace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Trace>,
-    /// Threads for work on the CPU; `None`: as many as the process may use.
+    /// Processes of the run. Where there are several, the binary starts them, and each works on a GPU
+    /// of its own.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub ranks: u32,
+    /// Threads of a process for work on the CPU; `None`: as many as it may use, its share of those of
+    /// all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
     /// Most bytes of the GPU that the process may hold: the allocator gets what the CUDA context and
@@ -270,6 +284,9 @@ pub struct RunFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_seconds: Option<f64>,
 }
+
+/// Most processes of a run.
+pub const MOST_RANKS: u32 = 1024;
 
 /// More seconds than any run may take.
 const LONGEST_SECONDS: f64 = 31.0 * 24.0 * 3600.0;
@@ -339,6 +356,20 @@ impl RunFile {
         Ok(file)
     }
 
+    /// What one of several processes on a host does, of which each has its share of so many CPUs.
+    #[must_use]
+    pub fn of_rank(self, local_rank: u32, cpus: u32) -> Self {
+        let share = (cpus / self.ranks).max(1);
+        Self {
+            device: match self.device {
+                Device::Cpu => Device::Cpu,
+                Device::Cuda(_) => Device::Cuda(local_rank),
+            },
+            threads: self.threads.or(Some(share)),
+            ..self
+        }
+    }
+
     /// The file as one line of text.
     pub fn to_line(&self) -> Result<String, RunFileError> {
         Ok(serde_json::to_string(self)?)
@@ -361,6 +392,11 @@ impl RunFile {
                 self.threads == Some(0),
                 "0 threads".into(),
                 "at least 1, or none to use all",
+            ),
+            (
+                !(1..=MOST_RANKS).contains(&self.ranks),
+                format!("{} ranks", self.ranks),
+                "1 to 1024",
             ),
             (
                 limits.contains(&Some(0)),
@@ -403,6 +439,7 @@ mod tests {
             steps: Steps::new(1, 2),
             seed: 7,
             trace: None,
+            ranks: 1,
             threads: None,
             gpu_memory_bytes: None,
             allocator_memory_bytes: None,
@@ -415,10 +452,28 @@ mod tests {
         let text = serde_json::to_string(&example()).unwrap();
         assert_eq!(RunFile::parse(&text).unwrap(), example());
         assert!(!text.contains("profiled"), "older workloads refuse the key");
+        assert!(!text.contains("ranks"), "and this one");
         let mut profiled = example();
         profiled.steps.profiled = 3;
         let text = serde_json::to_string(&profiled).unwrap();
         assert_eq!(RunFile::parse(&text).unwrap(), profiled);
+    }
+
+    #[test]
+    fn a_rank_has_its_own_gpu_and_its_share_of_the_cpus() {
+        let of = |device, threads, ranks, rank| {
+            let file = RunFile {
+                device,
+                threads,
+                ranks,
+                ..example()
+            };
+            let file = file.of_rank(rank, 9);
+            (file.device.to_string(), file.threads.unwrap_or_default())
+        };
+        assert_eq!(of(Device::Cuda(0), None, 2, 1), ("cuda:1".to_owned(), 4));
+        assert_eq!(of(Device::Cpu, None, 16, 15), ("cpu".to_owned(), 1));
+        assert_eq!(of(Device::Cpu, Some(3), 4, 0), ("cpu".to_owned(), 3));
     }
 
     #[test]
@@ -513,6 +568,7 @@ mod tests {
             "warmup_seconds 3601; expected 0 to 3600",
         );
         check(|file| file.threads = Some(0), "0 threads");
+        check(|file| file.ranks = 0, "0 ranks; expected 1 to 1024");
         for seconds in [-1.0, 0.0, 1e12] {
             check(
                 |file| file.deadline_seconds = Some(seconds),

@@ -37,6 +37,7 @@ class Run:
         python=(),
         fake=FAKE,
         folders=(),
+        ranks=None,
     ):
         with tempfile.TemporaryDirectory() as folder:
             hook = os.path.join(folder, "hook")
@@ -58,8 +59,12 @@ class Run:
                 environment["TORCHGAUGE_EVENTS"] = events
                 environment["TORCHGAUGE_RUN"] = json.dumps(told)
             environment.update(variables)
+            command = [interpreter, *python, script, *words]
+            if ranks is not None:
+                launcher = os.path.join(hook, "torchgauge_ranks.py")
+                command = [interpreter, "-IS", launcher, str(ranks), events, *command]
             ended = subprocess.run(
-                [interpreter, *python, script, *words],
+                command,
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -86,6 +91,67 @@ class Run:
 
     def steps(self, rank=0):
         return [line["values"]["step_seconds"] for line in self.of("step", rank)]
+
+
+class Ranks(unittest.TestCase):
+    """The launcher of ranks."""
+
+    QUICK = {"TORCHGAUGE_RANKS_GRACE": "0.5", "TORCHGAUGE_RANKS_OTHERS": "1"}
+
+    def test_each_rank_has_the_environment_of_torchrun_and_lines_of_its_own(self):
+        program = """
+            import os
+            names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR".split()
+            print(*(os.environ[name] for name in names), int(os.environ["MASTER_PORT"]) > 0)
+        """
+        program += textwrap.indent(textwrap.dedent(LOOP), " " * 12)
+        run = Run(program, {"samples_per_step": 8}, ranks=3)
+        self.assertEqual((run.status, run.said), (0, ""))
+        expected = ["{0} {0} 3 3 127.0.0.1 True".format(rank) for rank in range(3)]
+        self.assertEqual(sorted(run.printed.splitlines()), expected)
+        for rank in range(3):
+            self.assertEqual(len(run.steps(rank)), 3)
+            self.assertEqual(len(run.of("started", rank)), 1)
+            self.assertEqual(len(run.of("finished", rank)), 1)
+
+    def check(self, program, status, rank, reason, words, ranks=2):
+        run = Run(program, {"until": "exit"}, variables=self.QUICK, ranks=ranks)
+        self.assertEqual(run.status, status, run.said)
+        failed = [line for line in run.lines if line["event"] == "failed"]
+        self.assertEqual([line["rank"] for line in failed], [rank], failed)
+        self.assertEqual(failed[0]["reason"], reason)
+        self.assertIn(words, failed[0]["message"])
+        return failed[0]
+
+    def test_the_first_that_is_lost_is_named_and_ends_all(self):
+        wait = "import os, signal, sys, time\nrank = int(os.environ['RANK'])\n{}\ntime.sleep(60)\n"
+        kill = "if rank == 1: os.kill(os.getpid(), signal.SIGKILL)"
+        self.check(wait.format(kill), 1, 1, "rank-crash", "ended by signal 9")
+        # The hook has nothing to say of it without torch.
+        self.check(wait.format("if rank == 2: os._exit(3)"), 1, 2, "rank-exit", "status 3", 3)
+        # Its own words stay.
+        raises = "if rank == 1: raise KeyError('shard')"
+        program = textwrap.dedent(LOOP) + wait.format(raises)
+        line = self.check(program, 1, 1, "exception", "shard")
+        self.assertEqual(line["phase"], "teardown")
+        # Neither SIGTERM nor a wait ends it.
+        deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nif rank == 0: sys.exit(4)"
+        self.check(wait.format(deaf), 1, 0, "rank-exit", "status 4")
+
+    def test_one_that_hangs_while_others_are_done_is_ended(self):
+        hangs = "import os, time\nif os.environ['RANK'] == '1': time.sleep(60)\n"
+        self.check(hangs, 1, 1, "rank-hang", "still ran 1 s after the first rank was done")
+        slow = Run("import os, time\ntime.sleep(0.3 * int(os.environ['RANK']))", {}, ranks=3)
+        self.assertEqual(slow.status, 0, slow.said)
+
+    def test_a_command_that_is_not_there_is_said(self):
+        with tempfile.NamedTemporaryFile("r") as events:
+            launcher = os.path.join(ROOT, "hook", "torchgauge_ranks.py")
+            words = [sys.executable, "-IS", launcher, "2", events.name, "/no/such/program"]
+            ended = subprocess.run(words, stderr=subprocess.PIPE, universal_newlines=True)
+            self.assertEqual(ended.returncode, 1)
+            self.assertIn("rank 0: cannot be started", ended.stderr)
+            self.assertEqual(json.loads(events.read())["reason"], "rank-exit")
 
 
 class Hook(unittest.TestCase):

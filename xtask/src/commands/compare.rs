@@ -229,9 +229,11 @@ impl Chosen {
 
     fn at(place: session_ref::Found) -> Result<Self> {
         let folder = SessionFolder::at(place.folder);
+        let mut records = folder.read_records()?;
+        metrics::add_scaling(&mut records.records);
         Ok(Self {
             session: folder.read_session()?,
-            records: folder.read_records()?,
+            records,
             image: place.image,
         })
     }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use bench_suite::suite::{Network, ProgramFile, Samples, Suite, is_variable, mount_of};
+use bench_suite::suite::{Launcher, Network, ProgramFile, Samples, Suite, is_variable, mount_of};
 use clap::{Args, ValueEnum};
 use protocol::{Until, bad_name};
 use record::command_line;
@@ -65,11 +65,14 @@ pub(crate) struct ProgramArgs {
     /// Samples of one step of one process, or `{NAME}`, for the throughput
     #[arg(long, value_name = "N", requires = "command")]
     samples_per_step: Option<String>,
-    /// Processes that it starts and that report, such as those of torchrun, each on a GPU of its own;
-    /// default: 1
+    /// Processes of a run, each on a GPU of its own; default: 1
     #[arg(long, value_name = "N", requires = "command",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) ranks: Option<u32>,
+    /// Who starts these processes; default: the command where that is torchrun or a launcher like
+    /// it, else torchgauge
+    #[arg(long, requires = "ranks")]
+    launcher: Option<LauncherWord>,
     /// Least steps before measuring; default: 3
     #[arg(long, value_name = "N", requires = "command",
           value_parser = clap::value_parser!(u32).range(..=1_000_000))]
@@ -96,6 +99,15 @@ pub(crate) struct ProgramArgs {
     /// A program with its arguments to run in each image, in place of a suite
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
+}
+
+/// Who starts the processes of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LauncherWord {
+    /// The command once for each, with the variables that torchrun sets
+    Torchgauge,
+    /// The command starts them itself
+    Command,
 }
 
 /// What a program has of a network.
@@ -135,6 +147,14 @@ fn parameter(text: &str) -> Result<(String, Vec<String>), String> {
 }
 
 impl ProgramArgs {
+    /// Who is to start the ranks, where that was said.
+    fn launcher(&self) -> Option<Launcher> {
+        self.launcher.map(|word| match word {
+            LauncherWord::Torchgauge => Launcher::Torchgauge,
+            LauncherWord::Command => Launcher::Command,
+        })
+    }
+
     /// The suite file that says the same.
     pub(crate) fn suite_text(&self) -> Result<String> {
         let whole = |path: &str| {
@@ -175,6 +195,7 @@ impl ProgramArgs {
             } else {
                 Until::Measured
             },
+            launcher: self.launcher(),
             ..ProgramFile::new(self.command.clone())
         };
         let time = self

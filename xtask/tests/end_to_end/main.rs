@@ -173,6 +173,39 @@ fn smoke_runs_in_containers_and_draws_its_report() {
 }
 
 #[test]
+fn ranks_run_in_one_container_and_are_swept() {
+    let _cores = beside_others();
+    let home = Home::new();
+    let out = home.path("session");
+    let suite = home.suite(
+        "version: 1\ndescription: for a test\nscenarios:\n  - name: tiny\n    model: vit-tiny\n\
+         \x20   ranks: [1, 2]\n    steps: {warmup: 1, measured: 3}\n",
+    );
+    let output = bench(text(&suite), &out).output().expect("it runs");
+    expect_exit(&output, 0);
+    let (session, records) = read(&out);
+    assert_eq!(records.len(), 2);
+    for record in &records {
+        let ranks: usize = record.axes["ranks"].parse().expect("a number");
+        assert_eq!(record.outcome, Outcome::Ok, "{}", record.run);
+        assert_eq!(record.ranks.len(), if ranks > 1 { ranks } else { 0 });
+        let rates = record.ranks.iter();
+        let rates = rates.map(|rank| rank.values["throughput_samples_per_second"]);
+        let sum: f64 = rates.sum();
+        let told = record
+            .value("throughput_samples_per_second")
+            .expect("a rate");
+        assert!(
+            ranks == 1 || (sum / told - 1.0).abs() < 1e-9,
+            "{sum} {told}"
+        );
+    }
+    let report = fs::read_to_string(out.join("report.md")).expect("the report");
+    assert!(report.contains("## Ranks"), "{report}");
+    assert_eq!(containers_left(&session.session), "");
+}
+
+#[test]
 fn the_same_cells_run_as_plain_processes() {
     let _cores = beside_others();
     let home = Home::new();

@@ -266,13 +266,13 @@ fn an_executor_brings_hosts_and_gpus_of_its_own() {
 fn ranks_that_cannot_be_are_refused_before_anything_starts() {
     let home = Home::new();
     let text =
-        "version: 1\ndescription: d\nscenarios:\n- {name: wide, model: vit-tiny, ranks: 8}\n";
+        "version: 1\ndescription: d\nscenarios:\n- {name: wide, model: vit-tiny, ranks: 1024}\n";
     std::fs::write(home.path("suite.yaml"), text).expect("the suite is written");
     let words = home
         .bench("s", "hosts=2,gpus=3", &["--device=cuda:0,1,2"])
         .ends_with(2);
     assert!(
-        words.contains("suite, scenario wide: 8 ranks need as many GPUs, 6 given"),
+        words.contains("suite, scenario wide: 1024 ranks need as many GPUs, 6 given"),
         "{words}"
     );
     let line = format!(
@@ -282,11 +282,44 @@ fn ranks_that_cannot_be_are_refused_before_anything_starts() {
     );
     let words = home.shell("t", &line).ends_with(2);
     assert!(
-        words.contains("suite, scenario wide: 8 ranks, but runs as plain processes")
-            && words.contains("have at most 1"),
+        words.contains("suite, scenario wide: 1024 ranks, but runs as plain processes")
+            && words.contains("lower `ranks`"),
         "{words}"
     );
     assert!(!home.path("s").exists() && !home.path("t").exists());
+}
+
+#[test]
+fn counts_of_ranks_are_swept_as_far_as_there_are_gpus() {
+    let home = Home::new();
+    let text = "version: 1\ndescription: d\ndefaults: {blocks: 2}\nscenarios:\n\
+        - {name: wide, model: vit-tiny, ranks: [1, 2, 8]}\n";
+    std::fs::write(home.path("suite.yaml"), text).expect("the suite is written");
+    let words = home
+        .bench("s", "hosts=1,gpus=3", &["--device=cuda:0,1,2"])
+        .ends_with(0);
+    let left_out = "suite: 1 variant of wide left out: 8 ranks need as many GPUs, 3 given";
+    assert!(words.contains(left_out), "{words}");
+    let (_, records) = home.read("s");
+    let ranks: BTreeSet<_> = records
+        .iter()
+        .map(|record| (record.axes["ranks"].clone(), record.ranks.len()))
+        .collect();
+    assert_eq!(ranks, [("1".to_owned(), 0), ("2".to_owned(), 2)].into());
+    for record in &records {
+        assert!(
+            !record.values.contains_key("scaling_efficiency_ratio"),
+            "it is in no record"
+        );
+    }
+    let page = std::fs::read_to_string(home.path("s/report.html")).expect("a page");
+    for part in ["id=\"ranks\"", "against ranks", "linear", "cuda:1"] {
+        assert!(page.contains(part), "no {part}");
+    }
+    let report = std::fs::read_to_string(home.path("s/report.md")).expect("a report");
+    assert!(report.contains("## Ranks"), "{report}");
+    let json = std::fs::read_to_string(home.path("s/report.json")).expect("a report");
+    assert!(json.contains("scaling_efficiency_ratio"));
 }
 
 #[test]

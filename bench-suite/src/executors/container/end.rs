@@ -59,6 +59,11 @@ impl Container {
                      {seen}"
                 ));
             }
+            Oom::Child if order.ranks() > 1 && exit.code != Some(0) => {
+                let message =
+                    format!("a rank was ended for want of memory: {limit}; raise `limits.memory`");
+                return End::ended(Reason::HostOutOfMemory, message);
+            }
             Oom::Child => {
                 let warning = format!("a child process was ended for want of memory: {limit}");
                 execution.warnings.push(warning);

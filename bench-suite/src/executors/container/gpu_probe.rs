@@ -124,6 +124,7 @@ async fn attempt(
             },
             seed: 1,
             trace: None,
+            ranks: 1,
             threads: None,
             gpu_memory_bytes: None,
             allocator_memory_bytes: None,

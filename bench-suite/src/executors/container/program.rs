@@ -36,7 +36,13 @@ pub(super) fn change(
     order: &Order,
     image: &ImageFacts,
 ) -> io::Result<ContainerSpec> {
-    start(&mut spec, &program.command);
+    if order.launches_ranks() {
+        let (folder, events) = (Path::new(HOOK_FOLDER), Path::new(RESULTS_FILE));
+        let command = hook::of_ranks(folder, events, order.ranks(), &program.command);
+        start(&mut spec, &command);
+    } else {
+        start(&mut spec, &program.command);
+    }
     spec.user = match &program.user {
         Some(user) => User::Named(user.clone()),
         None => User::OfImage,
@@ -55,8 +61,11 @@ pub(super) fn change(
     if program.network == Network::None {
         name_host(&mut spec, order)?;
     }
+    if program.has_hook || order.launches_ranks() {
+        mount_hook(&mut spec, order)?;
+    }
     if program.has_hook {
-        add_hook(&mut spec, order, image)?;
+        add_hook(&mut spec.environment, image);
     }
     for (number, wanted) in program.mounts.iter().enumerate() {
         let mut source = wanted.source.clone();
@@ -122,25 +131,27 @@ fn name_host(spec: &mut ContainerSpec, order: &Order) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts the hook's folder first on the path that Python looks for modules on.
-fn add_hook(spec: &mut ContainerSpec, order: &Order, image: &ImageFacts) -> io::Result<()> {
-    const VARIABLE: &str = "PYTHONPATH";
+fn mount_hook(spec: &mut ContainerSpec, order: &Order) -> io::Result<()> {
     let folder = order.folder.join("python");
     fs::create_dir(&folder)?;
     hook::write(&folder)?;
-    let environment = &mut spec.environment;
-    let before = environment
-        .get(VARIABLE)
-        .or(image.environment.get(VARIABLE));
-    let path = hook::python_path(HOOK_FOLDER.into(), before.map(Into::into));
-    let path = path.to_string_lossy().into_owned();
-    environment.insert(VARIABLE.to_owned(), path);
     spec.mounts.push(Mount {
         source: folder,
         target: HOOK_FOLDER.to_owned(),
         read_only: true,
     });
     Ok(())
+}
+
+/// Puts the hook's folder first on the path that Python looks for modules on.
+fn add_hook(environment: &mut BTreeMap<String, String>, image: &ImageFacts) {
+    const VARIABLE: &str = "PYTHONPATH";
+    let before = environment
+        .get(VARIABLE)
+        .or(image.environment.get(VARIABLE));
+    let path = hook::python_path(HOOK_FOLDER.into(), before.map(Into::into));
+    let path = path.to_string_lossy().into_owned();
+    environment.insert(VARIABLE.to_owned(), path);
 }
 
 /// A copy that everybody may write to: who the container's user is, only its image knows. Sessions

@@ -162,14 +162,18 @@ fn name(order: &Order) -> String {
 }
 
 fn engine_limits(order: &Order) -> engine::Limits {
+    // What the ranks of a run hand each other lies there.
+    const SHARED_BYTES: u64 = 1 << 30;
     let limits = &order.limits;
+    let ranks = order.ranks();
+    let usual = engine::Limits::default().pids;
     engine::Limits {
         memory_bytes: memory_limit(order),
         tmp_bytes: Some(limits.tmp_bytes),
         cpus: limits.cpus,
         cpuset: limits.cpuset.clone(),
-        shm_bytes: limits.shm_bytes,
-        pids: limits.pids.or(engine::Limits::default().pids),
+        shm_bytes: limits.shm_bytes.or((ranks > 1).then_some(SHARED_BYTES)),
+        pids: limits.pids.or(usual.map(|each| each.saturating_mul(ranks))),
         ulimits: limits
             .ulimits
             .iter()

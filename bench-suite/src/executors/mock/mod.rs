@@ -7,6 +7,7 @@ mod script;
 use std::{sync::Arc, time::Instant};
 
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use protocol::Device;
 use record::{EngineFacts, ImageFacts, Isolation, Place, Reason};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -112,7 +113,7 @@ impl Executor for Mock {
         true
     }
 
-    fn most_ranks(&self) -> u32 {
+    fn most_ranks(&self, _: Device) -> u32 {
         u32::MAX
     }
 

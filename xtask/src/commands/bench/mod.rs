@@ -245,12 +245,11 @@ fn suites(args: &BenchArgs) -> Result<Suites> {
 fn tell_left_out(plan: &Plan, printer: &Printer) {
     for left_out in &plan.left_out {
         printer.note(&format!(
-            "{}: {} of {} left out: for {}, not for {}",
+            "{}: {} of {} left out: {}",
             left_out.suite,
             plural(left_out.variants, "variant", "variants"),
             left_out.scenario,
-            left_out.device.word(),
-            plan.session.device
+            left_out.why
         ));
     }
 }

@@ -188,7 +188,8 @@ impl<'a> Target<'a> {
             order_seed,
         })?;
         let (executor, describe) = (&self.executor, self.executor.describe());
-        plan.check_ranks(executor.most_ranks(), &describe)?;
+        let most = executor.most_ranks(self.device());
+        let plan = plan.fit_ranks(most, &describe, &self.places)?;
         plan.check_programs(executor.runs_programs(), &describe)?;
         Ok(plan)
     }
@@ -265,7 +266,8 @@ impl<'a> Target<'a> {
 /// The most processes of a run of these.
 pub(crate) fn most_ranks(suites: &[Suite]) -> u32 {
     let scenarios = suites.iter().flat_map(|suite| &suite.scenarios);
-    scenarios.map(|one| one.ranks).max().unwrap_or(1)
+    let variants = scenarios.flat_map(|scenario| &scenario.variants);
+    variants.map(|one| one.ranks).max().unwrap_or(1)
 }
 
 /// The first command, where all that the suites measure is programs.
