@@ -2,6 +2,7 @@
 
 mod allocation;
 mod attribution;
+mod collectives;
 pub mod generation;
 mod idle;
 mod losses;
@@ -27,6 +28,7 @@ use crate::{
     device,
     memory::{Context, MemoryMeter},
     nvml,
+    parallel::{self, Ranks},
     results::Results,
     summary::{Summary, values},
 };
@@ -70,7 +72,13 @@ fn attempt<W: Write>(
     meter: &mut Option<MemoryMeter>,
 ) -> Result<Summary, Error> {
     let process_start = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
-    let file = RunFile::parse(text)?;
+    let mut file = RunFile::parse(text)?;
+    let ranks = Ranks::of_environment()?;
+    parallel::check(&file, ranks.as_ref())?;
+    if let Some(ranks) = &ranks {
+        file.device = ranks.device(file.device);
+    }
+    let file = file;
     crate::deadline::arm(file.deadline_seconds);
     let threads = file.threads.unwrap_or_else(usable_cpus);
     libtorch::set_threads(threads)?;
@@ -131,8 +139,9 @@ fn attempt<W: Write>(
         memory::record_history(file.steps.snapshot_entries)?;
     }
     libtorch::seed(file.seed)?;
-    let run = Run::new(&file, results, meter, budget);
+    let run = Run::new(&file, results, meter, budget).of(ranks)?;
     match file.task {
+        Task::Collectives => run.exchange(),
         Task::Idle => run.idle(),
         Task::Allocation => run.allocate(),
         Task::Generation => run.generate(make_batch),

@@ -6,7 +6,7 @@ mod optimizer;
 mod precision;
 mod scaler;
 
-use libtorch::autograd;
+use libtorch::{autograd, distributed::ProcessGroup};
 use protocol::{Gradients, Precision, Retain, Task, Variant};
 use tch::{Device, Kind, Tensor};
 
@@ -22,6 +22,7 @@ use crate::{
     data::Batch,
     models::{self, Built, KeyValues, Network},
     nn::{self, Module, Parameters, Pass},
+    parallel::Ddp,
 };
 
 pub trait Feed {
@@ -79,6 +80,8 @@ struct Training {
     trained: Vec<Tensor>,
     optimizer: Optimizer,
     scaler: Option<LossScaler>,
+    /// Where ranks train together.
+    ddp: Option<Ddp>,
     /// Micro-batches in one optimizer step.
     accumulation: usize,
     /// Known after the first step, which checks that no gradient is missing.
@@ -110,6 +113,7 @@ impl Work {
             Some(Training {
                 optimizer: Optimizer::new(variant.optimizer),
                 scaler,
+                ddp: None,
                 trained,
                 accumulation: variant.accumulation.get() as usize,
                 gradient_bytes: None,
@@ -130,6 +134,26 @@ impl Work {
             retain: variant.retain,
             retained: Vec::new(),
         })
+    }
+
+    /// Begins with rank 0's parameters, and averages gradients over all ranks from now on.
+    pub fn average_over(&mut self, group: ProcessGroup) -> Result<(), Error> {
+        if let Some(training) = &mut self.training {
+            training.ddp = Some(Ddp::new(group, &self.parameters)?);
+        }
+        Ok(())
+    }
+
+    /// Whether steps from now on exchange gradients, where ranks train together.
+    pub fn set_exchanges(&mut self, exchanges: bool) {
+        if let Some(ddp) = self.training.as_mut().and_then(|of| of.ddp.as_mut()) {
+            ddp.set_exchanges(exchanges);
+        }
+    }
+
+    /// Bytes that a rank must send at least in a step, where ranks train together.
+    pub fn sent_bytes(&self) -> Option<f64> {
+        Some(self.training.as_ref()?.ddp.as_ref()?.sent_bytes())
     }
 
     /// How many different micro-batches the steps want: two where gradients accumulate, so
@@ -269,13 +293,16 @@ impl Work {
         log: &StepLog,
         observer: &mut dyn Observer,
     ) -> Result<(), Error> {
-        let Some(training) = &self.training else {
+        let Some(training) = &mut self.training else {
             return Ok(());
         };
         autograd::zero_grad(&training.trained)?;
         for index in 0..training.accumulation {
             let batch = feed.micro_batch(index)?;
             observer.data(index)?;
+            if let Some(ddp) = &mut training.ddp {
+                ddp.before_forward(index + 1 == training.accumulation)?;
+            }
             let (retain, retained) = (self.retain, &mut self.retained);
             let mut loss = self.arithmetic.autocast(|| {
                 let scores = self.network.forward(&batch.input, self.pass)?;
@@ -292,6 +319,9 @@ impl Work {
             observer.forward(index)?;
             if let Some(scaler) = &training.scaler {
                 loss = scaler.scale(&loss)?;
+            }
+            if let Some(ddp) = &mut training.ddp {
+                ddp.before_backward()?;
             }
             autograd::backward(&loss)?;
             if self.retain == Retain::Graph {
