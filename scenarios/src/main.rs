@@ -7,7 +7,13 @@
 use std::{env, ffi::OsString, fs, path::Path, time::Duration};
 
 use protocol::SNAPSHOT_FILE;
-use scenario::{Error, host, loader, log, results::Results, run, summary::Summary};
+use scenario::{
+    Error, host, loader, log,
+    parallel::Ranks,
+    results::{self, Results},
+    run,
+    summary::Summary,
+};
 
 fn main() -> ! {
     let age = host::since_process_start().unwrap_or_default();
@@ -47,6 +53,13 @@ fn code(age: Duration) -> u8 {
 
 fn execute(run_file: &Path, results_file: &Path, age: Duration) -> Result<Summary, Error> {
     let mut results = Results::open(results_file)?;
+    if matches!(Ranks::of_environment(), Ok(Some(_))) {
+        let path = results_file.to_owned();
+        libtorch::distributed::on_terminate(move |error| {
+            log(format_args!("failed: {error}"));
+            results::fail_at(&path, error.into());
+        });
+    }
     let text = fs::read_to_string(run_file).map_err(|source| Error::RunFileMissing {
         path: run_file.display().to_string(),
         source,

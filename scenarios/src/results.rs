@@ -2,7 +2,7 @@
 //! that is killed leaves whole lines.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
     path::Path,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -39,6 +39,23 @@ impl Results<File> {
                 source,
             })
     }
+}
+
+/// Writes why the run failed to a results file whose own writer hangs.
+pub fn fail_at(path: &Path, error: Error) {
+    let Ok(mut results) = Results::open(path) else {
+        return;
+    };
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let phase = text.lines().rev().find_map(|line| {
+        let event = serde_json::from_str(line).ok()?;
+        match event {
+            Event::PhaseBegan { phase, .. } => Some((phase, Instant::now())),
+            _ => None,
+        }
+    });
+    results.began = phase;
+    results.fail(error, None);
 }
 
 impl<W: Write> Results<W> {
@@ -127,6 +144,25 @@ impl<W: Write> Results<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hanging_writer_is_spoken_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results");
+        let mut results = Results::open(&path).unwrap();
+        results.begin(Phase::Warmup, Instant::now()).unwrap();
+        results.begin(Phase::Measure, Instant::now()).unwrap();
+        let message = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3)".to_owned();
+        fail_at(&path, libtorch::Error::Exchange { message }.into());
+        let text = fs::read_to_string(&path).unwrap();
+        let last = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let Event::Failed { reason, phase, message, .. } = last else {
+            panic!("{text}");
+        };
+        assert_eq!(reason, protocol::FailureReason::Exchange);
+        assert_eq!(phase, Phase::Measure);
+        assert!(message.contains("WorkNCCL(SeqNum=3)"), "{message}");
+    }
 
     #[test]
     fn phases_are_lines_and_heartbeats_are_rare() {

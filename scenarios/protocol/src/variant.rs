@@ -441,14 +441,27 @@ fn queue_length(asked: &Combination<'_>) -> Result<(), String> {
 }
 
 fn parallel(asked: &Combination<'_>) -> Result<(), String> {
-    let lengths = asked.variant.sequence_lengths;
-    refuse_if(
-        asked.variant.parallel != Parallel::None && lengths.is_some(),
-        || {
-            "ranks with sequences of other lengths wait for each other; use sequence_length"
-                .to_owned()
-        },
-    )
+    let parallel = asked.variant.parallel;
+    let mut others = vec![("sequence_lengths", "of other lengths ranks wait for each other")];
+    if parallel == Parallel::Sharded {
+        others.extend([
+            ("checkpointing", "blocks are gathered for one backward alone"),
+            ("memory_format", "shards are cut from contiguous tensors"),
+            ("lora_rank", "all of a block's parameters are trained alike"),
+        ]);
+        let is_scaled = asked.variant.precision == Precision::AmpFp16;
+        refuse_if(is_scaled, || {
+            "a loss scaler has to see all shards; use amp-bf16 with sharded".to_owned()
+        })?;
+    }
+    let chosen = |(axis, _): &(&str, &str)| asked.is_chosen(axis);
+    match others.into_iter().find(chosen) {
+        Some((axis, why)) if !parallel.is_none() => Err(format!(
+            "{axis}={} means nothing here: {why}; drop {axis}",
+            asked.value(axis)
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn message(asked: &Combination<'_>) -> Result<(), String> {
@@ -679,6 +692,9 @@ pub enum Parallel {
     /// Each has all parameters and a batch of its own; gradients are averaged during backward, as
     /// `DistributedDataParallel` does.
     Ddp,
+    /// Each has a part of every block's parameters, gradients and optimizer state, and gathers a block
+    /// before its use, as `fully_shard` does.
+    Sharded,
 }
 
 impl Parallel {
@@ -782,7 +798,8 @@ impl Variant {
         self.message.map_or(1 << 20, Count::get)
     }
 
-    /// Refuses what means nothing with so many ranks.
+    /// Refuses what means nothing with so many ranks. One rank trains alone, whatever `parallel`
+    /// says: what several are compared with.
     pub fn check_ranks(&self, task: Task, ranks: u32) -> Result<(), Refusal> {
         let refusal = |axis, reason: &str| {
             Err(Refusal {
@@ -797,9 +814,6 @@ impl Variant {
             }
             Task::Collectives if is_pairwise && ranks % 2 != 0 => {
                 refusal("collective", "send needs an even number of ranks")
-            }
-            _ if !self.parallel.is_none() && ranks < 2 => {
-                refusal("parallel", "it needs ranks of at least 2, and one rank trains alone")
             }
             _ => Ok(()),
         }
@@ -879,9 +893,7 @@ mod tests {
     #[test]
     fn ranks_are_as_many_as_a_choice_means_something_with() {
         for (task, json, ranks, axis) in [
-            (Task::Training, r#"{"parallel":"ddp"}"#, 1, Some("parallel")),
-            (Task::Training, r#"{"parallel":"ddp"}"#, 2, None),
-            (Task::Training, "{}", 1, None),
+            (Task::Training, r#"{"parallel":"ddp"}"#, 1, None),
             (Task::Collectives, "{}", 1, Some("collective")),
             (Task::Collectives, r#"{"collective":"send"}"#, 3, Some("collective")),
             (Task::Collectives, r#"{"collective":"send"}"#, 4, None),

@@ -4,6 +4,7 @@
 //! in its environment. On GPUs each has one of its own.
 
 mod ddp;
+mod sharded;
 
 use std::{env, time::Duration};
 
@@ -11,7 +12,7 @@ use libtorch::distributed::{Collective, ProcessGroup, Rendezvous};
 use protocol::{Device, Precision, RunFile};
 use tch::{Kind, Tensor};
 
-pub use self::ddp::Ddp;
+pub use self::{ddp::Ddp, sharded::Sharded};
 use crate::{Error, device, training::Arithmetic};
 
 /// Longest wait for the other ranks, at the meeting and in each exchange.
@@ -103,6 +104,13 @@ impl Ranks {
         meet(group, device)?;
         Ok(group)
     }
+}
+
+/// How ranks train one model.
+#[derive(Debug)]
+pub enum Together {
+    Averaged(Ddp),
+    Sharded(Sharded),
 }
 
 /// Waits until all ranks are here.

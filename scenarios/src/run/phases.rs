@@ -4,7 +4,7 @@ use std::{io::Write, mem, time::Instant};
 
 use libtorch::{cuda, distributed::ProcessGroup};
 use protocol::{
-    Event, Execution, InputKind, Moment, Parallel, Phase, Precision, RunFile, Snapshot, Step, Task, Values,
+    Event, Execution, InputKind, Moment, Phase, Precision, RunFile, Snapshot, Step, Task, Values,
 };
 
 use super::{
@@ -174,10 +174,8 @@ impl<'a, W: Write> Run<'a, W> {
         };
         let built = models::build(file.model, placement)?;
         let mut work = Work::new(built, file.task, &file.variant, self.place)?;
-        if let (Some(group), Parallel::Ddp) = (self.group, file.variant.parallel) {
-            work.average_over(group)?;
-        }
-        if let Some(ranks) = &self.ranks {
+        if let (Some(group), Some(ranks)) = (self.group, &self.ranks) {
+            work.train_together(group, ranks.rank(), &file.variant)?;
             // Ranks drop other activations.
             libtorch::seed(file.seed.wrapping_add(ranks.rank().into()))?;
         }
@@ -411,7 +409,7 @@ impl<'a, W: Write> Run<'a, W> {
             first_loss: steps.first().copied(),
             last_loss: steps.last().copied(),
             memory: Memory {
-                parameter_bytes: Some(bench.work.parameters().bytes()),
+                parameter_bytes: Some(bench.work.parameter_bytes()),
                 gradient_bytes: bench.work.gradient_bytes(),
                 optimizer_bytes: bench.work.optimizer_bytes(),
                 ..measured.memory

@@ -9,5 +9,6 @@ mod data;
 mod decoder;
 mod failures;
 mod loader;
+mod ranks;
 mod steps;
 mod support;
