@@ -156,7 +156,13 @@ mod tests {
         fail_at(&path, libtorch::Error::Exchange { message }.into());
         let text = fs::read_to_string(&path).unwrap();
         let last = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-        let Event::Failed { reason, phase, message, .. } = last else {
+        let Event::Failed {
+            reason,
+            phase,
+            message,
+            ..
+        } = last
+        else {
             panic!("{text}");
         };
         assert_eq!(reason, protocol::FailureReason::Exchange);

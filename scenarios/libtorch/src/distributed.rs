@@ -280,7 +280,11 @@ unsafe extern "C" fn terminated(message: *const c_char) {
     // SAFETY: by this function's contract.
     let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
     // The process ends whatever becomes of this.
-    let _ = catch(|| LAST_WORDS.get().map(|told| told(Error::from_message(&message))));
+    let _ = catch(|| {
+        LAST_WORDS
+            .get()
+            .map(|told| told(Error::from_message(&message)))
+    });
 }
 
 /// Calls across the border; what libtorch throws is of an exchange.

@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    io::Write as _,
     net::TcpListener,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -56,7 +57,7 @@ fn all_well(children: Vec<Child>) {
 
 #[test]
 fn ranks_exchange_values() {
-    let (group, rank) = match ranks("ranks_exchange_values", Duration::from_secs(60)) {
+    let (group, rank) = match ranks("ranks_exchange_values", Duration::from_mins(1)) {
         Ok(rank) => rank,
         Err(children) => return all_well(children),
     };
@@ -99,7 +100,7 @@ fn ranks_exchange_values() {
 #[test]
 fn gradients_are_means_over_ranks() {
     let test = "gradients_are_means_over_ranks";
-    let (group, rank) = match ranks(test, Duration::from_secs(60)) {
+    let (group, rank) = match ranks(test, Duration::from_mins(1)) {
         Ok(rank) => rank,
         Err(children) => return all_well(children),
     };
@@ -142,7 +143,11 @@ fn a_rank_that_dies_or_hangs_fails_the_others() {
     let error = group.run(Collective::AllReduce, &word, None).unwrap_err();
     assert!(matches!(error, Error::Exchange { .. }), "{error}");
     assert!(error.to_string().contains("NCCL_DEBUG"), "{error}");
-    assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(7),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[test]
@@ -218,7 +223,9 @@ fn last_words_are_told() {
         fn terminate() -> !;
     }
     if env::var_os(RANK).is_some() {
-        on_terminate(|error| eprintln!("told: {error}"));
+        on_terminate(|error| {
+            let _ = writeln!(std::io::stderr(), "told: {error}");
+        });
         // SAFETY: it ends the process.
         unsafe { terminate() }
     }
@@ -229,5 +236,8 @@ fn last_words_are_told() {
         .unwrap();
     let words = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{words}");
-    assert!(words.contains("told: libtorch: std::terminate was called"), "{words}");
+    assert!(
+        words.contains("told: libtorch: std::terminate was called"),
+        "{words}"
+    );
 }

@@ -442,10 +442,16 @@ fn queue_length(asked: &Combination<'_>) -> Result<(), String> {
 
 fn parallel(asked: &Combination<'_>) -> Result<(), String> {
     let parallel = asked.variant.parallel;
-    let mut others = vec![("sequence_lengths", "of other lengths ranks wait for each other")];
+    let mut others = vec![(
+        "sequence_lengths",
+        "of other lengths ranks wait for each other",
+    )];
     if parallel == Parallel::Sharded {
         others.extend([
-            ("checkpointing", "blocks are gathered for one backward alone"),
+            (
+                "checkpointing",
+                "blocks are gathered for one backward alone",
+            ),
             ("memory_format", "shards are cut from contiguous tensors"),
             ("lora_rank", "all of a block's parameters are trained alike"),
         ]);
@@ -466,8 +472,10 @@ fn parallel(asked: &Combination<'_>) -> Result<(), String> {
 
 fn message(asked: &Combination<'_>) -> Result<(), String> {
     let bytes = asked.variant.message_bytes();
-    refuse_if(bytes % 8 != 0, || {
-        format!("a message has whole values on each of two ranks; {bytes} bytes is no multiple of 8")
+    refuse_if(!bytes.is_multiple_of(8), || {
+        format!(
+            "a message has whole values on each of two ranks; {bytes} bytes is no multiple of 8"
+        )
     })
 }
 
@@ -699,7 +707,7 @@ pub enum Parallel {
 
 impl Parallel {
     /// Whether ranks exchange nothing.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+    #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::None
     }
@@ -812,7 +820,7 @@ impl Variant {
             Task::Collectives if ranks < 2 => {
                 refusal("collective", "collectives need ranks of at least 2")
             }
-            Task::Collectives if is_pairwise && ranks % 2 != 0 => {
+            Task::Collectives if is_pairwise && !ranks.is_multiple_of(2) => {
                 refusal("collective", "send needs an even number of ranks")
             }
             _ => Ok(()),
@@ -895,7 +903,12 @@ mod tests {
         for (task, json, ranks, axis) in [
             (Task::Training, r#"{"parallel":"ddp"}"#, 1, None),
             (Task::Collectives, "{}", 1, Some("collective")),
-            (Task::Collectives, r#"{"collective":"send"}"#, 3, Some("collective")),
+            (
+                Task::Collectives,
+                r#"{"collective":"send"}"#,
+                3,
+                Some("collective"),
+            ),
             (Task::Collectives, r#"{"collective":"send"}"#, 4, None),
         ] {
             let variant: Variant = serde_json::from_str(json).unwrap();

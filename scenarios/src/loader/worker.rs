@@ -50,7 +50,9 @@ fn serve(requests: &mut dyn BufRead, answers: &mut dyn Write) -> Result<(), Erro
         if open.len() >= ahead {
             open.pop_front();
         }
-        let index = ranks.as_ref().map_or(index, |ranks| ranks.micro_batch(index));
+        let index = ranks
+            .as_ref()
+            .map_or(index, |ranks| ranks.micro_batch(index));
         let batch = source.micro_batch(index, tch::Device::Cpu)?;
         let (input, input_line) = shared::put(&batch.input)?;
         let (labels, labels_line) = shared::put(&batch.labels)?;

@@ -16,7 +16,7 @@ pub use self::{ddp::Ddp, sharded::Sharded};
 use crate::{Error, device, training::Arithmetic};
 
 /// Longest wait for the other ranks, at the meeting and in each exchange.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Set to milliseconds for tests, which do not wait as long.
 const TIMEOUT_VARIABLE: &str = "TORCHGAUGE_EXCHANGE_TIMEOUT_MS";

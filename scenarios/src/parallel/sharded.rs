@@ -72,14 +72,16 @@ impl Unit {
             let length = values(parameter);
             flat.f_narrow(0, begin, length)?
                 .f_copy_(&parameter.f_reshape([-1])?)?;
-            let view = whole.f_narrow(0, begin, length)?.f_view(&*parameter.size())?;
+            let view = whole
+                .f_narrow(0, begin, length)?
+                .f_view(&*parameter.size())?;
             parameter.shallow_clone().f_set_data(&view)?;
             begin += length;
         }
         let bytes = usize::try_from(nn::bytes(&whole)).unwrap_or(usize::MAX);
         resize_storage(&whole, 0)?;
         Ok(Self {
-            shard: flat.f_narrow(0, rank * part, part)?.f_copy()?,
+            shard: flat.f_narrow(0, rank * part, part)?.f_detach_copy()?,
             parameters,
             whole,
             bytes,
@@ -160,7 +162,7 @@ impl State {
             let work = group.start(Collective::ReduceScatter, &mean, Some(&flat))?;
             (Some(work), mean, flat)
         } else {
-            (None, flat.f_narrow(0, rank * part, part)?.f_copy()?, flat)
+            (None, flat.f_narrow(0, rank * part, part)?.f_detach_copy()?, flat)
         });
         Ok(())
     }
@@ -234,7 +236,9 @@ impl Sharded {
         }
         blocks.push(others);
         let (rank, world) = (i64::from(rank), i64::from(group.world()));
-        let units = blocks.into_iter().map(|all| Unit::new(all, kind, rank, world));
+        let units = blocks
+            .into_iter()
+            .map(|all| Unit::new(all, kind, rank, world));
         Ok(Self(Arc::new(Mutex::new(State {
             group,
             units: units.collect::<Result<_>>()?,
@@ -251,7 +255,11 @@ impl Sharded {
     /// What the optimizer moves.
     pub fn shards(&self) -> Vec<Tensor> {
         let state = self.state();
-        state.units.iter().map(|unit| unit.shard.shallow_clone()).collect()
+        state
+            .units
+            .iter()
+            .map(|unit| unit.shard.shallow_clone())
+            .collect()
     }
 
     /// The gradients of the shards, once backward is over.
@@ -348,7 +356,10 @@ mod tests {
     #[test]
     fn blocks_are_known_by_their_names() {
         for (name, block) in [
-            ("bert.encoder.layer.11.output.dense.weight", Some("bert.encoder.layer.11")),
+            (
+                "bert.encoder.layer.11.output.dense.weight",
+                Some("bert.encoder.layer.11"),
+            ),
             ("layer1.0.downsample.0.weight", Some("layer1.0")),
             ("blocks.3.norm1.bias", Some("blocks.3")),
             ("patch_embed.proj.weight", None),

@@ -24,7 +24,9 @@ struct Message {
 
 impl Message {
     fn iterate(&self) -> Result<(), Error> {
-        let done = self.group.run(self.collective, &self.output, self.input.as_ref());
+        let done = self
+            .group
+            .run(self.collective, &self.output, self.input.as_ref());
         Ok(done?)
     }
 
@@ -125,7 +127,7 @@ impl<W: Write> Run<'_, W> {
             _ => 1,
         };
         let part_bytes = parts * kind.elt_size_in_bytes();
-        if bytes % part_bytes != 0 {
+        if !bytes.is_multiple_of(part_bytes) {
             return Err(refused(format!(
                 "{bytes} bytes are no {parts} equal parts; use a multiple of {part_bytes}"
             )));
@@ -141,7 +143,7 @@ impl<W: Write> Run<'_, W> {
                 (distributed::Collective::ReduceScatter, part, Some(values))
             }
             Collective::Broadcast => (distributed::Collective::Broadcast(0), values, None),
-            Collective::Send if rank % 2 == 0 => {
+            Collective::Send if rank.is_multiple_of(2) => {
                 (distributed::Collective::Send(rank + 1), values, None)
             }
             Collective::Send => (distributed::Collective::Receive(rank - 1), values, None),

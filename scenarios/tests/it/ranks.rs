@@ -69,7 +69,7 @@ fn results(folder: &TempDir, rank: usize) -> PathBuf {
 }
 
 fn run(run_file: &str, world: usize) -> Vec<Vec<Event>> {
-    Ranks::start(run_file, world, Duration::from_secs(60)).finish()
+    Ranks::start(run_file, world, Duration::from_mins(1)).finish()
 }
 
 fn losses(events: &[Event]) -> Vec<f64> {
@@ -115,7 +115,10 @@ fn check_training(model: Model, parallel: &str, world: usize, batch: usize, more
         let difference = (mean - expected).abs() / expected;
         assert!(difference < 2e-6, "{model} step {step}: {mean} {expected}");
     }
-    assert!(all.iter().any(|losses| losses != &all[0]), "data of its own");
+    assert!(
+        all.iter().any(|losses| losses != &all[0]),
+        "data of its own"
+    );
     let first = digests(&together[0]);
     for rank in &together {
         // Each has the gradients of its shards.
@@ -151,8 +154,9 @@ fn shards_train_as_one_process_does() {
     );
     // Of BERT, whose head is its embedding, and with parameters gathered in 16 bits.
     let of = |parallel: &str| {
-        let variant =
-            format!(r#"{{"batch":4,"precision":"amp-bf16","parallel":"{parallel}","optimizer":"adamw"}}"#);
+        let variant = format!(
+            r#"{{"batch":4,"precision":"amp-bf16","parallel":"{parallel}","optimizer":"adamw"}}"#
+        );
         run(&run_file(Model::BertTiny, Task::Training, &variant), 4)
     };
     let (averaged, sharded) = (of("ddp"), of("sharded"));
@@ -163,8 +167,7 @@ fn shards_train_as_one_process_does() {
         // A quarter, but for what fills up to equal parts.
         for name in ["parameter_bytes", "gradient_bytes", "optimizer_bytes"] {
             let (whole, part) = (values(one)[name], values(other)[name]);
-            let quarter = whole / 4.0;
-            assert!((quarter..quarter + 200.0).contains(&part), "{name} {whole} {part}");
+            assert!((part - whole / 4.0).abs() < 200.0, "{name} {whole} {part}");
         }
         let peaks = [one, other].map(|events| values(events)["peak_allocated_bytes"]);
         assert!(peaks[1] < peaks[0], "{peaks:?}");
@@ -213,7 +216,10 @@ fn a_killed_rank_ends_the_others() {
         panic!("{:?}", events.last());
     };
     assert_eq!(*reason, FailureReason::Exchange, "{message}");
-    assert!(message.contains("look at each rank's own error"), "{message}");
+    assert!(
+        message.contains("look at each rank's own error"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -253,7 +259,12 @@ fn what_means_nothing_with_one_rank_is_refused() {
             "parallel",
         ),
         (Model::None, Task::Collectives, "{}", "collective"),
-        (Model::None, Task::Collectives, r#"{"message":12}"#, "message"),
+        (
+            Model::None,
+            Task::Collectives,
+            r#"{"message":12}"#,
+            "message",
+        ),
     ] {
         let folder = Folder::new(&run_file(model, task, variant));
         check_failure(&folder, &folder.run(), FailureReason::BadRunFile, word);
