@@ -7,12 +7,13 @@ use std::{
 };
 
 /// The shim's parts that every build has.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "attribution.cpp",
     "autocast.cpp",
     "autograd.cpp",
     "checkpoint.cpp",
     "context.cpp",
+    "distributed.cpp",
     "host_memory.cpp",
     "optim.cpp",
     "profiler.cpp",
@@ -44,10 +45,12 @@ fn main() {
         .files(SOURCES.map(|name| Path::new("shim").join(name)));
     system_include(&mut build, &include);
     system_include(&mut build, &include.join("torch/csrc/api/include"));
-    build.file(if cuda {
-        "shim/cuda.cpp"
+    // Behind all others: where the real headers are, they serve.
+    build.flag("-idirafter").flag("shim/stand-ins");
+    build.files(if cuda {
+        &["shim/cuda.cpp", "shim/nccl.cpp"][..]
     } else {
-        "shim/no_cuda.cpp"
+        &["shim/no_cuda.cpp"]
     });
     if cuda && let Some(folder) = cuda_include_folder(&include) {
         system_include(&mut build, &folder);

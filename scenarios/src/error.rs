@@ -49,6 +49,24 @@ pub enum Error {
         protocol::KERNEL_CACHE_VARIABLE
     )]
     KernelCache { folder: String, source: io::Error },
+    /// The environment says nothing that a rank could be.
+    #[error(
+        "{variable}={there}: expected {expected}; several ranks are started with torchrun's RANK, \
+         LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+    )]
+    BadRank {
+        variable: &'static str,
+        /// What it says.
+        there: String,
+        expected: &'static str,
+    },
+    /// A collective wrote something else than it is to.
+    #[error("{collective} wrote {got} where it is to write {expected}")]
+    WrongMessage {
+        collective: String,
+        got: f64,
+        expected: f64,
+    },
     /// Host memory ran out outside libtorch.
     #[error("cannot allocate {bytes} bytes of host memory for synthetic data")]
     HostMemory { bytes: usize },
@@ -147,7 +165,12 @@ impl Error {
     /// The failure's type in records.
     pub fn reason(&self) -> FailureReason {
         match self {
-            Self::RunFileMissing { .. } | Self::RunFile(_) => FailureReason::BadRunFile,
+            Self::RunFileMissing { .. } | Self::RunFile(_) | Self::BadRank { .. } => {
+                FailureReason::BadRunFile
+            }
+            Self::WrongMessage { .. } | Self::Libtorch(libtorch::Error::Exchange { .. }) => {
+                FailureReason::Exchange
+            }
             Self::DeviceUnavailable { .. } => FailureReason::DeviceUnavailable,
             Self::SettingIgnored { .. }
             | Self::EnvironmentMissing { .. }

@@ -11,6 +11,7 @@
 //! | [`data`] | synthetic data out of a seed |
 //! | [`loader`] | worker processes that hand batches over through `/dev/shm` |
 //! | [`training`] | one step: autocast, accumulation, loss scaler, optimizer |
+//! | [`parallel`] | several ranks: how they meet and train one model |
 //! | [`run`] | the phases of a run and its events |
 //! | [`serving`] | requests that arrive by themselves: queue, batches, latencies |
 //! | [`device`], [`memory`], [`stopwatch`], [`host`], [`nvml`] | what is asked of the machine |
@@ -36,6 +37,7 @@ pub mod memory;
 pub mod models;
 pub mod nn;
 pub mod nvml;
+pub mod parallel;
 pub mod results;
 pub mod run;
 pub mod serving;

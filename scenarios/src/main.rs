@@ -11,7 +11,12 @@ use std::{
 
 use protocol::{RunFile, SNAPSHOT_FILE};
 use ranks::{How, Lost, Patience, Place};
-use scenario::{Error, host, loader, log, results::Results, run, summary::Summary};
+use scenario::{
+    Error, host, loader, log,
+    results::{self, Results},
+    run,
+    summary::Summary,
+};
 
 fn main() -> ! {
     let age = host::since_process_start().unwrap_or_default();
@@ -106,6 +111,13 @@ fn execute(
         ranks::die_with_supervisor();
     }
     let mut results = Results::open(results_file)?.of_rank(rank);
+    if rank.is_some() {
+        let path = results_file.to_owned();
+        libtorch::distributed::on_terminate(move |error| {
+            log(format_args!("failed: {error}"));
+            results::fail_at(&path, rank, error.into());
+        });
+    }
     let text = read(run_file, place).map_err(|source| Error::RunFileMissing {
         path: run_file.display().to_string(),
         source,

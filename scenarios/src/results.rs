@@ -2,14 +2,15 @@
 //! that is killed leaves whole lines.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
     path::Path,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use protocol::{Event, Phase};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     Error,
@@ -41,6 +42,22 @@ impl Results<File> {
                 source,
             })
     }
+}
+
+/// Writes why the run failed to a results file whose own writer, this process of several, hangs.
+pub fn fail_at(path: &Path, rank: Option<u32>, error: Error) {
+    let Ok(results) = Results::open(path) else {
+        return;
+    };
+    let mut results = results.of_rank(rank);
+    let text = fs::read_to_string(path).unwrap_or_default();
+    results.began = text.lines().rev().find_map(|line| {
+        let line: Value = serde_json::from_str(line).ok()?;
+        let is_own = line["rank"].as_u64() == rank.map(u64::from);
+        let phase = is_own.then(|| Phase::deserialize(&line["phase"]).ok())?;
+        Some((phase?, Instant::now()))
+    });
+    results.fail(error, None);
 }
 
 impl<W: Write> Results<W> {
@@ -155,6 +172,31 @@ mod tests {
         };
         assert!(line(Some(3)).starts_with(r#"{"rank":3,"event":"phase-began""#));
         assert!(line(None).starts_with(r#"{"event":"phase-began""#));
+    }
+
+    #[test]
+    fn a_hanging_writer_is_spoken_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results");
+        let mut results = Results::open(&path).unwrap().of_rank(Some(1));
+        results.begin(Phase::Warmup, Instant::now()).unwrap();
+        results.begin(Phase::Measure, Instant::now()).unwrap();
+        let message = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3)".to_owned();
+        fail_at(&path, Some(1), libtorch::Error::Exchange { message }.into());
+        let text = fs::read_to_string(&path).unwrap();
+        let last = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let Event::Failed {
+            reason,
+            phase,
+            message,
+            ..
+        } = last
+        else {
+            panic!("{text}");
+        };
+        assert_eq!(reason, protocol::FailureReason::Exchange);
+        assert_eq!(phase, Phase::Measure);
+        assert!(message.contains("WorkNCCL(SeqNum=3)"), "{message}");
     }
 
     #[test]

@@ -59,6 +59,12 @@ pub struct Summary {
     pub survived_allocations: Option<u64>,
     /// What a thousand of them took.
     pub thousand_allocations_seconds: Option<f64>,
+    /// What training together exchanges.
+    #[serde(flatten)]
+    pub exchange: Option<Exchange>,
+    /// The task collectives' own.
+    #[serde(flatten)]
+    pub collective: Option<Collective>,
     /// CPU time that the process took during the measured steps, all threads together, in
     /// hundredths of a second.
     pub cpu_seconds: Option<f64>,
@@ -96,6 +102,30 @@ pub struct Generation {
     pub decode_tokens_per_second: Option<f64>,
     /// Half of the requests had their first token sooner.
     pub time_to_first_token_seconds: f64,
+}
+
+/// What ranks that train one model exchange.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Exchange {
+    /// Bytes that a rank must send at least in a step.
+    #[serde(rename = "step_sent_bytes")]
+    pub sent_bytes: f64,
+    /// Share of a step that goes when nothing is exchanged: what of the exchange no computation
+    /// hides, and what it takes of the GPU from those that it hides behind.
+    #[serde(rename = "exposed_exchange_ratio")]
+    pub exposed_ratio: f64,
+}
+
+/// What a collective takes, over all iterations of the measured steps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Collective {
+    /// Bytes of the message over the mean time of an iteration.
+    pub algorithm_bandwidth_bytes_per_second: f64,
+    /// That times what each rank must send of it: comparable between collectives, numbers of ranks
+    /// and the hardware's own figures (nccl-tests, `doc/PERFORMANCE.md`).
+    pub bus_bandwidth_bytes_per_second: f64,
+    pub iteration_p50_seconds: f64,
+    pub iteration_p99_seconds: f64,
 }
 
 /// Memory metrics. `None` is «cannot be known here», never 0.

@@ -103,6 +103,34 @@ catalogue! {
         "a thousand allocations", (window::MEASURED_STEPS, source::WORKLOAD_CLOCK),
         "Time of a thousand tensors made and of those that went for them, the GPU waited for after \
          each step. Allocation only.")));
+    BUS_BANDWIDTH = across(Across::Mean, headline(gated(0.02, Metric {
+        direction: Direction::HigherIsBetter,
+        ..time("bus_bandwidth_bytes_per_second", "bus bandwidth", Unit::BytesPerSecond, MEASURED,
+            "`algorithm_bandwidth_bytes_per_second` times the share of a message that each rank must \
+             send, as nccl-tests counts it: of n ranks 2 (n − 1) / n for an all-reduce, (n − 1) / n for \
+             an all-gather and a reduce-scatter, 1 for a broadcast and from one to another. Collectives \
+             only, as the three that follow.")
+    })));
+    ALGORITHM_BANDWIDTH = across(Across::Mean, Metric {
+        direction: Direction::HigherIsBetter,
+        ..time("algorithm_bandwidth_bytes_per_second", "algorithm bandwidth", Unit::BytesPerSecond,
+            MEASURED,
+            "Bytes of the message over the mean time of an iteration. Of an all-gather and a \
+             reduce-scatter they are those of all ranks together.")
+    });
+    ITERATION_P50 = headline(gated(0.05, seconds("iteration_p50_seconds", "median iteration", MEASURED,
+        "The time of an iteration that half of them are at or below, over all measured steps.")));
+    ITERATION_P99 = explains(0.1, seconds("iteration_p99_seconds", "p99 iteration", MEASURED,
+        "The time of an iteration that 99 % of them are at or below, over all measured steps."));
+    EXPOSED_EXCHANGE = across(Across::Mean, explains(0.1, time("exposed_exchange_ratio",
+        "exposed exchange", Unit::Ratio, MEASURED,
+        "Share by which a step is shorter where ranks exchange no gradients, timed in as many steps \
+         after the measured ones, at most 20: what of the exchange no computation hides, and what it \
+         takes from the one that hides it. Ranks that train one model only.")));
+    SENT_BYTES = across(Across::Mean, describes(bytes("step_sent_bytes", "sent a step",
+        (window::MEASURED_STEPS, source::COUNTER),
+        "Bytes that a rank must send at least in a step, of all that is exchanged. Ranks that train \
+         one model only.")));
     STEP_MEDIAN = explains(0.01, seconds("step_median_seconds", "median step", MEASURED,
         "The step that half of the run's steps are below."));
     STEP_MEAN = seconds("step_mean_seconds", "mean step", MEASURED,

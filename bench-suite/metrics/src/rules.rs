@@ -70,6 +70,11 @@ const RULES: &[Rule] = &[
     ),
     AtMost("answered_requests_count", "asked_steps", 0.0),
     Within("rejected_ratio", 0.0, 1.0),
+    Positive("algorithm_bandwidth_bytes_per_second"),
+    Positive("bus_bandwidth_bytes_per_second"),
+    AtMost("iteration_p50_seconds", "iteration_p99_seconds", 0.0),
+    AtMost("iteration_p99_seconds", "measured_seconds", 0.0),
+    Within("exposed_exchange_ratio", 0.0, 1.0),
     AtMost("batch_mean_count", "asked_batch", 0.0),
     // Launching one kernel takes some 5 µs.
     Least("step_minimum_seconds", 1e-5),

@@ -178,6 +178,8 @@ reasons! {
     BadRunFile;
     /// A worker of the data loader ended, or `/dev/shm` has no room for its batches.
     DataLoader, expected;
+    /// Ranks could not exchange something: one of them ended or hangs, or a GPU does not see another.
+    Exchange, expected;
     /// libtorch threw something else.
     Libtorch, expected;
     /// The results file is missing, torn or not of the form.
@@ -224,6 +226,7 @@ impl From<protocol::FailureReason> for Reason {
             Told::GradientMissing => Self::GradientMissing,
             Told::SloNotMet => Self::SloNotMet,
             Told::DataLoader => Self::DataLoader,
+            Told::Exchange => Self::Exchange,
             Told::Libtorch => Self::Libtorch,
             Told::Results => Self::UnreadableResults,
             Told::Exception | Told::RankExit => Self::ExitStatus,

@@ -64,7 +64,7 @@ pub(super) fn scenarios(
     let mut cells = 0;
     let read = |(place, scenario): (usize, &ScenarioFile)| {
         let at = KeyPath::root().key("scenarios").index(place);
-        let room = (MAX_CELLS - cells) / scenario.ranks.len().max(1);
+        let room = (MAX_CELLS - cells) / scenario.ranks.counts().len().max(1);
         let defaults = &file.defaults;
         let steps = scenario.steps.unwrap_or(defaults.steps);
         let limits: Limits = scenario.limits.or(&defaults.limits).into();
@@ -403,6 +403,8 @@ impl<'a> Expansion<'a> {
         }
         let fits = |device: DeviceKind| {
             check(model, task, variant, device.any())?;
+            let mut counts = self.scenario.ranks.counts().iter();
+            counts.try_for_each(|&ranks| variant.check_ranks(task, ranks))?;
             check_steps(variant, &self.steps, self.time)
         };
         let Err(refusal) = fits(device) else {

@@ -61,8 +61,8 @@ impl JsonSchema for RanksFile {
 }
 
 impl RanksFile {
-    pub(super) fn len(&self) -> usize {
-        self.counts.len()
+    pub(super) fn counts(&self) -> &[u32] {
+        &self.counts
     }
 
     /// `at`: the scenario.

@@ -80,6 +80,12 @@ impl Libtorch {
         let (name, place) = place_of(lock, cache);
         let _lock = cache.lock(&name)?;
         let include = place.join("include");
+        let mut needed = lock.wheels.iter().filter(|wheel| is_nccl(wheel));
+        let is_old = needed.next().is_some() && !include.join("nccl.h").is_file();
+        if lock.flavour == Flavour::Cuda && is_old && include.is_dir() {
+            // Unpacked by a version that did not want NCCL's.
+            fs::remove_dir_all(&include).map_err(at(&include))?;
+        }
         if !include.is_dir() {
             let scratch = cache.scratch()?;
             let aside = scratch.path().join("include");
@@ -92,6 +98,10 @@ impl Libtorch {
             ..self.clone()
         })
     }
+}
+
+fn is_nccl(wheel: &Wheel) -> bool {
+    wheel.name.starts_with("nvidia-nccl")
 }
 
 /// Where these wheels lie, once those that the cache lacks were fetched.
@@ -171,11 +181,13 @@ fn unpack(
     fs::rename(&aside, &place).map_err(at(&place))
 }
 
-/// Unpacks the headers of torch, and of CUDA's runtime where it is to be compiled against.
+/// Unpacks the headers of torch, and of CUDA's runtime and NCCL where they are compiled against.
 fn unpack_headers(lock: &WheelsLock, include: &Path, cache: &Cache) -> Result<()> {
     let is_cuda = |wheel: &Wheel| {
         lock.flavour == Flavour::Cuda
-            && (wheel.name.starts_with("nvidia-cuda-runtime") || lock.headers.contains(wheel))
+            && (wheel.name.starts_with("nvidia-cuda-runtime")
+                || is_nccl(wheel)
+                || lock.headers.contains(wheel))
     };
     let with_headers = lock.all_wheels();
     let with_headers = with_headers.filter(|wheel| wheel.name == "torch" || is_cuda(wheel));

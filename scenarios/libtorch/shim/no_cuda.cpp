@@ -1,5 +1,6 @@
 // The CUDA functions of a build without CUDA: each says so.
 #include "cuda.h"
+#include "distributed.h"
 
 namespace {
 
@@ -8,6 +9,11 @@ void refuse(Failure* failure) {
 }
 
 } // namespace
+
+c10::intrusive_ptr<c10d::Backend> torchgauge::nccl_backend(
+    const c10::intrusive_ptr<c10d::Store>&, int, int, int, std::chrono::milliseconds) {
+  throw NotBuiltWithCuda();
+}
 
 extern "C" {
 

@@ -15,17 +15,14 @@
 //! 2.11 is mended). With such a version, a parameter used both inside a body and outside of any
 //! within one autocast scope learns from the inside only, unless the cache is off.
 
-use std::{
-    ffi::{CString, c_void},
-    ptr, slice,
-};
+use std::{ffi::c_void, ptr, slice};
 
 use tch::Tensor;
 use torch_sys::C_tensor;
 
 use crate::{
-    Error, Result, catch,
-    error::call,
+    Result, catch,
+    error::{call, pass_on},
     ffi,
     tensors::{pointers, take},
 };
@@ -102,15 +99,8 @@ unsafe extern "C" fn call_body(
             unsafe { *output = tensor.as_mut_ptr() };
         }
         Err(error) => {
-            let (code, message) = match error {
-                Error::OutOfMemory { message } => (ffi::CODE_OUT_OF_MEMORY, message),
-                Error::Libtorch { message } => (ffi::CODE_LIBTORCH, message),
-                Error::Panic { message } => (ffi::CODE_PANIC, message),
-                Error::NotBuiltWithCuda => (ffi::CODE_NOT_BUILT_WITH_CUDA, String::new()),
-            };
-            let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
-            // SAFETY: `failure` may be written; the shim copies the message.
-            unsafe { ffi::torchgauge_fill_failure(failure, code, message.as_ptr()) };
+            // SAFETY: `failure` may be written.
+            unsafe { pass_on(error, failure) };
         }
     }
 }

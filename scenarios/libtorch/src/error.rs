@@ -2,7 +2,7 @@
 
 use std::{
     any::Any,
-    ffi::{CStr, c_char},
+    ffi::{CStr, CString, c_char},
     panic::{AssertUnwindSafe, catch_unwind},
     ptr,
 };
@@ -21,6 +21,17 @@ pub enum Error {
     /// libtorch threw something else.
     #[error("libtorch: {message}")]
     Libtorch {
+        /// libtorch's words, without its stack trace.
+        message: String,
+    },
+    /// Ranks could not exchange something.
+    #[error(
+        "the exchange between ranks failed: {message}; a rank that ended or hangs fails all \
+         others, so look at each rank's own error first; else check that the GPUs see each other \
+         (`nvidia-smi topo -m`), that /dev/shm has room (`limits.shm`), and what NCCL says with \
+         NCCL_DEBUG=INFO"
+    )]
+    Exchange {
         /// libtorch's words, without its stack trace.
         message: String,
     },
@@ -47,6 +58,9 @@ const OUT_OF_MEMORY: [&str; 6] = [
     "DefaultCPUAllocator: not enough memory",
 ];
 
+/// What stands in the words of c10d, Gloo and NCCL alone: the last two throw no type of their own.
+const OF_EXCHANGE: [&str; 5] = ["/gloo/", "/c10d/", "NCCL", "TCPStore", "process group"];
+
 impl Error {
     /// An error of libtorch from its message, which may carry a C++ stack trace.
     pub fn from_message(message: &str) -> Self {
@@ -59,6 +73,8 @@ impl Error {
             .to_owned();
         if OUT_OF_MEMORY.iter().any(|words| message.contains(words)) {
             Self::OutOfMemory { message }
+        } else if OF_EXCHANGE.iter().any(|words| message.contains(words)) {
+            Self::Exchange { message }
         } else {
             Self::Libtorch { message }
         }
@@ -150,6 +166,23 @@ pub(crate) fn call(body: impl FnOnce(*mut ffi::Failure)) -> Result<()> {
         ffi::CODE_PANIC => Error::Panic { message },
         _ => Error::from_message(&message),
     })
+}
+
+/// Tells C++ of an error of a Rust body, on its way through libtorch back to Rust.
+///
+/// # Safety
+/// `failure` may be written.
+pub(crate) unsafe fn pass_on(error: Error, failure: *mut ffi::Failure) {
+    let (code, message) = match error {
+        Error::OutOfMemory { message } => (ffi::CODE_OUT_OF_MEMORY, message),
+        // Its words say what it is.
+        Error::Libtorch { message } | Error::Exchange { message } => (ffi::CODE_LIBTORCH, message),
+        Error::Panic { message } => (ffi::CODE_PANIC, message),
+        Error::NotBuiltWithCuda => (ffi::CODE_NOT_BUILT_WITH_CUDA, String::new()),
+    };
+    let message = CString::new(message.replace('\0', " ")).unwrap_or_default();
+    // SAFETY: `failure` may be written; the shim copies the message.
+    unsafe { ffi::torchgauge_fill_failure(failure, code, message.as_ptr()) };
 }
 
 fn take_message(message: *mut c_char) -> String {

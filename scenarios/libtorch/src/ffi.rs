@@ -32,7 +32,9 @@ macro_rules! opaque {
     )*};
 }
 
-opaque!(AutocastScope CudaEvent CudaGraph Inference SideStream);
+opaque!(
+    AutocastScope CollectiveWork CudaEvent CudaGraph GradientReducer Inference ProcessGroup SideStream
+);
 
 #[repr(C)]
 pub(crate) struct CudaFacts {
@@ -111,6 +113,12 @@ pub(crate) type ProfiledVisit = unsafe extern "C" fn(
     took: u64,
     is_on_gpu: bool,
 );
+
+/// How the shim gives a tensor that backward has come to; a failure ends backward.
+pub(crate) type GradientVisit = unsafe extern "C" fn(body: *mut c_void, failure: *mut Failure);
+
+/// How the shim says why the process ends.
+pub(crate) type LastWords = unsafe extern "C" fn(message: *const c_char);
 
 /// How the shim gives what happened within a step.
 pub(crate) type HappenedVisit =
@@ -191,6 +199,64 @@ unsafe extern "C" {
         output: *mut *mut C_tensor,
         failure: *mut Failure,
     );
+
+    pub(crate) fn torchgauge_group_new(
+        host: *const c_char,
+        port: u16,
+        rank: i32,
+        world: i32,
+        device: i32,
+        timeout_ms: u64,
+        group: *mut *mut ProcessGroup,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_collective(
+        group: *mut ProcessGroup,
+        kind: i32,
+        output: *const C_tensor,
+        input: *const C_tensor,
+        peer: i32,
+        work: *mut *mut CollectiveWork,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_collective_wait(work: *mut CollectiveWork, failure: *mut Failure);
+    pub(crate) fn torchgauge_collective_free(work: *mut CollectiveWork);
+    pub(crate) fn torchgauge_group_broadcast(
+        group: *mut ProcessGroup,
+        tensors: *const *const C_tensor,
+        n: usize,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_reducer_new(
+        group: *mut ProcessGroup,
+        tensors: *const *const C_tensor,
+        n: usize,
+        reducer: *mut *mut GradientReducer,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_reducer_free(reducer: *mut GradientReducer);
+    pub(crate) fn torchgauge_reducer_before_forward(
+        reducer: *mut GradientReducer,
+        exchanges: bool,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_reducer_before_backward(
+        reducer: *mut GradientReducer,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_resize_storage(
+        tensor: *const C_tensor,
+        bytes: usize,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_on_gradient(
+        tensor: *const C_tensor,
+        body: *mut c_void,
+        call: GradientVisit,
+        drop: BodyDrop,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_on_terminate(told: LastWords);
 
     pub(crate) fn torchgauge_fused_sgd(
         parameters: *const *const C_tensor,

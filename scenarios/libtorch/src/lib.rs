@@ -8,6 +8,7 @@
 //! | [`autograd`] | backward, gradients set to none |
 //! | [`checkpoint`] | activations computed again in backward instead of kept |
 //! | [`cuda`] | facts, context, settings, events, side streams, graphs |
+//! | [`distributed`] | process groups, collectives, the averaging of gradients |
 //! | [`memory`] | peaks of a GPU's allocator, and a counting allocator for the CPU |
 //! | [`profiler`] | the kernels and operators that ran |
 //! | [`optim`] | fused SGD and `AdamW` steps, and the parts of a loss scaler |
@@ -57,6 +58,7 @@ pub mod autograd;
 pub mod checkpoint;
 mod context;
 pub mod cuda;
+pub mod distributed;
 mod error;
 mod ffi;
 pub mod memory;

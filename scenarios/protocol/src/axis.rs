@@ -142,6 +142,8 @@ pub(crate) enum Need {
     Serving,
     /// The task allocation.
     Allocation,
+    /// The task collectives.
+    Collectives,
     /// The task inference.
     Inference,
     /// Steps that are each of their own, and no replay of one.

@@ -260,6 +260,9 @@ pub enum FailureReason {
     SloNotMet,
     /// A worker of the data loader ended, or `/dev/shm` has no room for its batches.
     DataLoader,
+    /// Ranks could not exchange something: one of them ended or hangs, or a GPU does not see
+    /// another.
+    Exchange,
     /// libtorch threw something else.
     Libtorch,
     /// The results file cannot be written.

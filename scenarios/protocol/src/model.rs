@@ -20,6 +20,8 @@ pub enum Task {
     Serving,
     /// Tensors are allocated and freed, and never read or written. A step makes as many as a batch has.
     Allocation,
+    /// Ranks exchange a message, as often in a step as a batch has samples.
+    Collectives,
     /// Nothing: libtorch is loaded, the GPU's context is made, and time passes. A step is
     /// [`crate::IDLE_STEP`] long.
     Idle,
@@ -33,6 +35,7 @@ impl Task {
         Self::Generation,
         Self::Serving,
         Self::Allocation,
+        Self::Collectives,
         Self::Idle,
     ];
 
@@ -44,6 +47,7 @@ impl Task {
             Self::Generation => "generation",
             Self::Serving => "serving",
             Self::Allocation => "allocation",
+            Self::Collectives => "collectives",
             Self::Idle => "idle",
         }
     }
@@ -122,7 +126,7 @@ models! {
     Llama31With8B: "llama-3.1-8b", text(2048, 131_072), 32;
     /// The shape of Llama-3.2-1B, decoder tied to the embedding.
     Llama32With1B: "llama-3.2-1b", text(2048, 131_072), 16;
-    /// No model, for the tasks allocation and idle.
+    /// No model, for the tasks allocation, collectives and idle.
     None: "none", InputKind::Nothing, 0;
 }
 

@@ -169,7 +169,7 @@ impl Combination<'_> {
     fn check_work(&self) -> Result<(), String> {
         match (self.model, self.task) {
             (Model::None, task) if task.computes() => Err(format!(
-                "{task} computes a model; name one, or use the task allocation or idle"
+                "{task} computes a model; name one, or use the task allocation, collectives or idle"
             )),
             (model, task) if model != Model::None && !task.computes() => {
                 Err(format!("{task} computes no model; use the model none"))
@@ -185,9 +185,12 @@ impl Combination<'_> {
         if !self.is_chosen(axis.name) {
             return Ok(());
         }
-        let is_of_allocation = self.task == Task::Allocation
-            && (axis.is_of_allocator || axis.needs.contains(&Need::Allocation));
-        if !self.task.computes() && !is_of_allocation {
+        let is_of_task = match self.task {
+            Task::Allocation => axis.is_of_allocator || axis.needs.contains(&Need::Allocation),
+            Task::Collectives => axis.always || axis.needs.contains(&Need::Collectives),
+            task => task.computes(),
+        };
+        if !is_of_task {
             return Err(format!("{} computes no model; drop it", self.task));
         }
         let model = self.model;
@@ -210,6 +213,9 @@ impl Combination<'_> {
             Need::Serving if self.task != Task::Serving => Some("the task serving".to_owned()),
             Need::Allocation if self.task != Task::Allocation => {
                 Some("the task allocation".to_owned())
+            }
+            Need::Collectives if self.task != Task::Collectives => {
+                Some("the task collectives".to_owned())
             }
             Need::Inference if self.task != Task::Inference => {
                 Some("the task inference".to_owned())

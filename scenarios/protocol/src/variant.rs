@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     Allocator, Arrivals, Axes, Axis, Count, Device, InputKind, LengthRange, LoraTargets, Positive,
-    Task,
+    Refusal, Task,
     axis::{Need, axes},
     text::text_form,
     validity::Combination,
@@ -170,6 +170,24 @@ axes! {
             || "alternating tensors have two sizes; drop allocation_mib".to_owned(),
         ),
     },
+    /// How the ranks of a run train one model; each on its own unless said otherwise.
+    #[serde(skip_serializing_if = "Parallel::is_none")]
+    parallel: Parallel {
+        label: "{value}",
+        needs: &[Need::Training, Need::Eager],
+        rule: parallel,
+    },
+    /// What ranks do with a message, `all-reduce` unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collective: Option<Collective> { label: "{value}", needs: &[Need::Collectives] },
+    /// Bytes of the message; 1 MiB unless said otherwise. Of an all-gather and a reduce-scatter they
+    /// are those of all ranks together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<Count<1_073_741_824>> {
+        label: "{value}B",
+        needs: &[Need::Collectives],
+        rule: message,
+    },
     /// Most MiB of tensors that are there at once, 1024 unless said otherwise: others go before one
     /// that would pass it is made.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -196,6 +214,15 @@ fn precision(asked: &Combination<'_>) -> Result<(), String> {
             asked.value("precision")
         )
     })?;
+    if asked.task == Task::Collectives {
+        let is_sent = matches!(asked.variant.precision, Precision::Fp32 | Precision::Bf16);
+        return refuse_if(!is_sent, || {
+            format!(
+                "{} is no type of a message; use fp32 or bf16",
+                asked.value("precision")
+            )
+        });
+    }
     let reads_tokens = matches!(asked.model.input(), InputKind::Tokens { .. });
     refuse_if(
         asked.variant.precision == Precision::Bf16 && !reads_tokens,
@@ -490,6 +517,45 @@ fn queue_length(asked: &Combination<'_>) -> Result<(), String> {
     })
 }
 
+fn parallel(asked: &Combination<'_>) -> Result<(), String> {
+    let parallel = asked.variant.parallel;
+    let mut others = vec![(
+        "sequence_lengths",
+        "of other lengths ranks wait for each other",
+    )];
+    if parallel == Parallel::Sharded {
+        others.extend([
+            (
+                "checkpointing",
+                "blocks are gathered for one backward alone",
+            ),
+            ("memory_format", "shards are cut from contiguous tensors"),
+            ("lora_rank", "all of a block's parameters are trained alike"),
+        ]);
+        let is_scaled = asked.variant.precision == Precision::AmpFp16;
+        refuse_if(is_scaled, || {
+            "a loss scaler has to see all shards; use amp-bf16 with sharded".to_owned()
+        })?;
+    }
+    let chosen = |(axis, _): &(&str, &str)| asked.is_chosen(axis);
+    match others.into_iter().find(chosen) {
+        Some((axis, why)) if !parallel.is_none() => Err(format!(
+            "{axis}={} means nothing here: {why}; drop {axis}",
+            asked.value(axis)
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn message(asked: &Combination<'_>) -> Result<(), String> {
+    let bytes = asked.variant.message_bytes();
+    refuse_if(!bytes.is_multiple_of(8), || {
+        format!(
+            "a message has whole values on each of two ranks; {bytes} bytes is no multiple of 8"
+        )
+    })
+}
+
 fn refuse_if(refused: bool, why: impl FnOnce() -> String) -> Result<(), String> {
     if refused { Err(why()) } else { Ok(()) }
 }
@@ -701,6 +767,46 @@ pub enum Attention {
     Math,
 }
 
+/// How the ranks of a run train one model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Parallel {
+    /// Each has a model of its own, and they exchange nothing.
+    #[default]
+    None,
+    /// Each has all parameters and a batch of its own; gradients are averaged during backward, as
+    /// `DistributedDataParallel` does.
+    Ddp,
+    /// Each has a part of every block's parameters, gradients and optimizer state, and gathers a block
+    /// before its use, as `fully_shard` does.
+    Sharded,
+}
+
+impl Parallel {
+    /// Whether ranks exchange nothing.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+}
+
+/// What ranks do with a message. `n` is the number of ranks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Collective {
+    /// The sum of all ranks' messages on each of them.
+    #[default]
+    AllReduce,
+    /// An n-th of the message from each rank, all of it on each of them.
+    AllGather,
+    /// An n-th of the sum of all ranks' messages on each of them.
+    ReduceScatter,
+    /// Rank 0's message on all of them.
+    Broadcast,
+    /// From each even rank to the odd one after it.
+    Send,
+}
+
 /// The tensors that the task allocation makes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -790,6 +896,32 @@ impl Variant {
         self.queue_length.map_or(1024, Positive::get)
     }
 
+    /// Bytes of a message of the task collectives.
+    pub fn message_bytes(&self) -> u32 {
+        self.message.map_or(1 << 20, Count::get)
+    }
+
+    /// Refuses what means nothing with so many ranks. One rank trains alone, whatever `parallel`
+    /// says: what several are compared with.
+    pub fn check_ranks(&self, task: Task, ranks: u32) -> Result<(), Refusal> {
+        let refusal = |axis, reason: &str| {
+            Err(Refusal {
+                axis,
+                reason: format!("{reason}; got {ranks}"),
+            })
+        };
+        let is_pairwise = self.collective == Some(Collective::Send);
+        match task {
+            Task::Collectives if ranks < 2 => {
+                refusal("collective", "collectives need ranks of at least 2")
+            }
+            Task::Collectives if is_pairwise && !ranks.is_multiple_of(2) => {
+                refusal("collective", "send needs an even number of ranks")
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Samples that one optimizer step sees.
     pub fn effective_batch(&self) -> u64 {
         u64::from(self.batch.get()) * u64::from(self.accumulation.get())
@@ -859,6 +991,25 @@ mod tests {
             ]
         );
         assert!(Variant::default().environment(Device::Cuda(0)).is_empty());
+    }
+
+    #[test]
+    fn ranks_are_as_many_as_a_choice_means_something_with() {
+        for (task, json, ranks, axis) in [
+            (Task::Training, r#"{"parallel":"ddp"}"#, 1, None),
+            (Task::Collectives, "{}", 1, Some("collective")),
+            (
+                Task::Collectives,
+                r#"{"collective":"send"}"#,
+                3,
+                Some("collective"),
+            ),
+            (Task::Collectives, r#"{"collective":"send"}"#, 4, None),
+        ] {
+            let variant: Variant = serde_json::from_str(json).unwrap();
+            let refused = variant.check_ranks(task, ranks).err();
+            assert_eq!(refused.map(|refusal| refusal.axis), axis, "{json} {ranks}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 use protocol::RunFile;
 
 use super::{prefetch, shared};
-use crate::{Error, data::Source};
+use crate::{Error, data::Source, parallel::Ranks};
 
 /// What an answer begins with that says why there is no batch.
 pub(super) const FAILED: &str = "failed ";
@@ -36,18 +36,23 @@ fn serve(requests: &mut dyn BufRead, answers: &mut dyn Write) -> Result<(), Erro
     let file = RunFile::parse(&text)?;
     libtorch::set_threads(1)?;
     let source = Source::new(file.model, &file.variant, file.seed).of_worker();
+    // The environment is that of the rank which started this.
+    let ranks = Ranks::of_environment()?;
     // A file stays open until the other side has mapped it, which it has by the time that it asks
     // for one more than it was to have ahead.
     let ahead = prefetch(&file);
     let mut open: VecDeque<[File; 2]> = VecDeque::new();
     while let Some(request) = next(&mut lines)? {
-        let index = request.trim().parse().map_err(|_| Error::Pipe {
+        let index: usize = request.trim().parse().map_err(|_| Error::Pipe {
             doing: "reading a request from",
             source: io::Error::other(format!("`{request}` is no number of a batch")),
         })?;
         if open.len() >= ahead {
             open.pop_front();
         }
+        let index = ranks
+            .as_ref()
+            .map_or(index, |ranks| ranks.micro_batch(index));
         let batch = source.micro_batch(index, tch::Device::Cpu)?;
         let (input, input_line) = shared::put(&batch.input)?;
         let (labels, labels_line) = shared::put(&batch.labels)?;

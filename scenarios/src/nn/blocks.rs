@@ -8,11 +8,23 @@ use tch::Tensor;
 
 /// How one pass through a model is to be done.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Pass {
+pub struct Pass<'a> {
     /// Dropout on, statistics of the batch; else as for inference.
     pub training: bool,
     /// What is recomputed in backward.
     pub checkpointing: Checkpointing,
+    /// What brings the blocks' parameters, where they are not always there.
+    pub gate: Option<&'a dyn Gate>,
+}
+
+/// Brings the parameters of blocks when they are used, in forward and in backward.
+pub trait Gate: std::fmt::Debug {
+    /// Block `block` is about to read `x`.
+    fn before(&self, block: usize, x: &Tensor) -> Result<()>;
+    /// It has gone forward.
+    fn after(&self, block: usize) -> Result<()>;
+    /// All have, and `x` is what came of it.
+    fn at_end(&self, x: &Tensor) -> Result<()>;
 }
 
 /// One step of the way through a model: a residual block, a transformer layer.
@@ -53,8 +65,17 @@ impl<B: Block> Blocks<B> {
     pub fn forward(&self, mut x: Tensor, beside: &[Tensor], pass: Pass) -> Result<Tensor> {
         let group = match pass.checkpointing {
             Checkpointing::None => {
-                for block in &self.0 {
+                for (index, block) in self.0.iter().enumerate() {
+                    if let Some(gate) = pass.gate {
+                        gate.before(index, &x)?;
+                    }
                     x = lock(block).forward(x, beside, pass.training)?;
+                    if let Some(gate) = pass.gate {
+                        gate.after(index)?;
+                    }
+                }
+                if let Some(gate) = pass.gate {
+                    gate.at_end(&x)?;
                 }
                 return Ok(x);
             }

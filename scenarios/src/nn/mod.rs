@@ -5,7 +5,7 @@ mod init;
 mod layers;
 mod parameters;
 
-pub use blocks::{Block, Blocks, Pass};
+pub use blocks::{Block, Blocks, Gate, Pass};
 pub use init::Init;
 pub use layers::{BatchNorm2d, Conv2d, ConvForm, Embedding, LayerNorm, Linear, RmsNorm};
 pub use parameters::{Module, Parameters, Placement, Scope, bytes, in_format};

@@ -2,6 +2,7 @@
 
 mod allocation;
 mod attribution;
+mod collectives;
 mod decoding;
 pub mod generation;
 mod idle;
@@ -28,6 +29,7 @@ use crate::{
     device,
     memory::{Context, MemoryMeter},
     nvml,
+    parallel::{self, Ranks},
     results::Results,
     summary::{Summary, values},
 };
@@ -72,6 +74,11 @@ fn attempt<W: Write>(
 ) -> Result<Summary, Error> {
     let process_start = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
     let file = RunFile::parse(text)?;
+    let ranks = Ranks::of_environment()?;
+    parallel::check(&file, ranks.as_ref())?;
+    // Replicas do not know of each other.
+    let exchanges = file.task == Task::Collectives || !file.variant.parallel.is_none();
+    let ranks = ranks.filter(|_| exchanges);
     crate::deadline::arm(file.deadline_seconds);
     let threads = file.threads.unwrap_or_else(usable_cpus);
     libtorch::set_threads(threads)?;
@@ -132,8 +139,9 @@ fn attempt<W: Write>(
         memory::record_history(file.steps.snapshot_entries)?;
     }
     libtorch::seed(file.seed)?;
-    let run = Run::new(&file, results, meter, budget);
+    let run = Run::new(&file, results, meter, budget).of(ranks)?;
     match file.task {
+        Task::Collectives => run.exchange(),
         Task::Idle => run.idle(),
         Task::Allocation => run.allocate(),
         Task::Generation => run.generate(make_batch),

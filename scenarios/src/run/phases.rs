@@ -2,7 +2,7 @@
 
 use std::{io::Write, mem, time::Instant};
 
-use libtorch::cuda;
+use libtorch::{cuda, distributed::ProcessGroup};
 use protocol::{
     Event, Execution, InputKind, Moment, Phase, Precision, RunFile, Snapshot, Step, Task, Values,
 };
@@ -21,11 +21,15 @@ use crate::{
     memory::MemoryMeter,
     models,
     nn::Placement,
+    parallel::{self, Ranks},
     results::Results,
     stopwatch::{Inside, Lap, StepWatch},
-    summary::{Memory, ScalerState, Summary, values},
+    summary::{Exchange, Memory, ScalerState, Summary, values},
     training::{Arithmetic, Captured, Feed, Observer, StepLog, Unobserved, Work},
 };
+
+/// Most steps that exchange nothing.
+const WITHOUT_EXCHANGE: u32 = 20;
 
 /// A run whose device is ready.
 pub(super) struct Run<'a, W> {
@@ -34,6 +38,9 @@ pub(super) struct Run<'a, W> {
     pub(super) results: &'a mut Results<W>,
     pub(super) meter: &'a mut MemoryMeter,
     pub(super) budget: Option<Budget>,
+    /// Which of several ranks this is.
+    pub(super) ranks: Option<Ranks>,
+    pub(super) group: Option<ProcessGroup>,
     /// Bytes in tensors after each measured step; of serving `None` for a rejected request.
     pub(super) allocated: Vec<Option<f64>>,
     /// Of the gradients of the first warm-up steps, where runs are deterministic.
@@ -109,8 +116,26 @@ impl<'a, W: Write> Run<'a, W> {
             results,
             meter,
             budget,
+            ranks: None,
+            group: None,
             allocated: Vec::new(),
             digests: Values::new(),
+        }
+    }
+
+    /// As one of these ranks, once it has met the others.
+    pub(super) fn of(mut self, ranks: Option<Ranks>) -> Result<Self, Error> {
+        let device = self.file.device;
+        self.group = ranks.as_ref().map(|ranks| ranks.join(device)).transpose()?;
+        self.ranks = ranks;
+        Ok(self)
+    }
+
+    /// What rank 0 decides; of one rank its own.
+    pub(super) fn agree(&self, mine: bool) -> Result<bool, Error> {
+        match self.group {
+            Some(group) => parallel::agree(group, self.file.device, mine),
+            None => Ok(mine),
         }
     }
 
@@ -125,6 +150,9 @@ impl<'a, W: Write> Run<'a, W> {
             bench.step(place, length, &mut Unobserved)
         })?;
 
+        if self.file.steps.calibrate {
+            summary.exchange = self.time_without_exchange(&mut bench, &summary)?;
+        }
         self.tear_down(bench)?;
         if self.file.steps.calibrate {
             self.results.begin(Phase::Calibrate, Instant::now())?;
@@ -145,7 +173,12 @@ impl<'a, W: Write> Run<'a, W> {
             fill: true,
         };
         let built = models::build(file.model, placement)?;
-        let work = Work::new(built, file.task, &file.variant, self.place)?;
+        let mut work = Work::new(built, file.task, &file.variant, self.place)?;
+        if let (Some(group), Some(ranks)) = (self.group, &self.ranks) {
+            work.train_together(group, ranks.rank(), &file.variant)?;
+            // Ranks drop other activations.
+            libtorch::seed(file.seed.wrapping_add(ranks.rank().into()))?;
+        }
         if file.device.is_cuda() {
             // What drawing the first values left in the cache would shape the steps' memory.
             cuda::empty_cache()?;
@@ -162,7 +195,11 @@ impl<'a, W: Write> Run<'a, W> {
             None => work.wanted_micro_batches(),
         };
         let batches = (0..fixed)
-            .map(|index| make_batch(&source, index, self.place))
+            .map(|index| {
+                let ranks = self.ranks.as_ref();
+                let index = ranks.map_or(index, |ranks| ranks.micro_batch(index));
+                make_batch(&source, index, self.place)
+            })
             .collect::<Result<_, _>>()?;
         let logged = if file.task == Task::Training {
             self.first_measured() + file.steps.measured
@@ -206,6 +243,9 @@ impl<'a, W: Write> Run<'a, W> {
             self.meter.reset_peaks()?;
         }
         device::synchronize(file.device)?;
+        if let Some(group) = self.group {
+            parallel::meet(group, file.device)?;
+        }
         self.results.begin(Phase::Measure, Instant::now())?;
         let cpu_before = host::cpu_seconds();
         let began = Instant::now();
@@ -276,9 +316,43 @@ impl<'a, W: Write> Run<'a, W> {
         self.results.write(&Event::Step(Step { index, values }))
     }
 
-    /// Drops what the steps worked with.
+    /// What the exchange between ranks costs: as many of the measured steps again, at most
+    /// [`WITHOUT_EXCHANGE`], that keep their gradients to themselves. Their losses are nobody's.
+    fn time_without_exchange(
+        &mut self,
+        bench: &mut Bench,
+        measured: &Summary,
+    ) -> Result<Option<Exchange>, Error> {
+        let Some(sent_bytes) = bench.work.sent_bytes() else {
+            return Ok(None);
+        };
+        let (device, place) = (self.file.device, self.warmup_steps());
+        bench.work.set_exchanges(false);
+        self.results.begin(Phase::Calibrate, Instant::now())?;
+        // The first one still waits for the buffers of the last exchange.
+        bench.step(place, None, &mut Unobserved)?;
+        device::synchronize(device)?;
+        let steps = self.file.steps.measured.min(WITHOUT_EXCHANGE);
+        let began = Instant::now();
+        for _ in 0..steps {
+            bench.step(place, None, &mut Unobserved)?;
+        }
+        device::synchronize(device)?;
+        let alone = began.elapsed().as_secs_f64() / f64::from(steps);
+        self.results.end()?;
+        let whole = measured.measured_seconds / f64::from(self.file.steps.measured);
+        Ok(Some(Exchange {
+            sent_bytes,
+            exposed_ratio: (1.0 - alone / whole).max(0.0),
+        }))
+    }
+
+    /// Drops what the steps worked with, when all ranks are done with theirs.
     pub(super) fn tear_down<T>(&mut self, all: T) -> Result<(), Error> {
         self.results.begin(Phase::Teardown, Instant::now())?;
+        if let Some(group) = self.group {
+            parallel::meet(group, self.file.device)?;
+        }
         drop(all);
         device::synchronize(self.file.device)?;
         self.results.end()
@@ -335,7 +409,7 @@ impl<'a, W: Write> Run<'a, W> {
             first_loss: steps.first().copied(),
             last_loss: steps.last().copied(),
             memory: Memory {
-                parameter_bytes: Some(bench.work.parameters().bytes()),
+                parameter_bytes: Some(bench.work.parameter_bytes()),
                 gradient_bytes: bench.work.gradient_bytes(),
                 optimizer_bytes: bench.work.optimizer_bytes(),
                 ..measured.memory

@@ -6,8 +6,8 @@ mod optimizer;
 mod precision;
 mod scaler;
 
-use libtorch::autograd;
-use protocol::{Gradients, Precision, Retain, Task, Variant};
+use libtorch::{autograd, distributed::ProcessGroup};
+use protocol::{Gradients, Parallel, Precision, Retain, Task, Variant};
 use tch::{Device, Kind, Tensor};
 
 pub use self::{
@@ -22,6 +22,7 @@ use crate::{
     data::Batch,
     models::{self, Built, KeyValues, Network},
     nn::{self, Module, Parameters, Pass},
+    parallel::{Ddp, Sharded, Together},
 };
 
 pub trait Feed {
@@ -64,7 +65,7 @@ pub struct Work {
     network: Box<dyn Network>,
     parameters: Parameters,
     arithmetic: Arithmetic,
-    pass: Pass,
+    pass: Pass<'static>,
     training: Option<Training>,
     gradients: Gradients,
     retain: Retain,
@@ -79,6 +80,8 @@ struct Training {
     trained: Vec<Tensor>,
     optimizer: Optimizer,
     scaler: Option<LossScaler>,
+    /// Where ranks train one model.
+    together: Option<Together>,
     /// Micro-batches in one optimizer step.
     accumulation: usize,
     /// Known after the first step, which checks that no gradient is missing.
@@ -110,6 +113,7 @@ impl Work {
             Some(Training {
                 optimizer: Optimizer::new(variant.optimizer),
                 scaler,
+                together: None,
                 trained,
                 accumulation: variant.accumulation.get() as usize,
                 gradient_bytes: None,
@@ -124,12 +128,62 @@ impl Work {
             pass: Pass {
                 training: training.is_some(),
                 checkpointing: variant.checkpointing,
+                gate: None,
             },
             training,
             gradients: variant.gradients,
             retain: variant.retain,
             retained: Vec::new(),
         })
+    }
+
+    /// Trains one model with the other ranks from now on.
+    pub fn train_together(
+        &mut self,
+        group: ProcessGroup,
+        rank: u32,
+        variant: &Variant,
+    ) -> Result<(), Error> {
+        let Some(training) = &mut self.training else {
+            return Ok(());
+        };
+        training.together = match variant.parallel {
+            Parallel::None => None,
+            Parallel::Ddp => Some(Together::Averaged(Ddp::new(group, &self.parameters)?)),
+            Parallel::Sharded => {
+                let (parameters, precision) = (&self.parameters, variant.precision);
+                let sharded = Sharded::new(group, rank, parameters, precision)?;
+                training.trained = sharded.shards();
+                Some(Together::Sharded(sharded))
+            }
+        };
+        Ok(())
+    }
+
+    /// Whether steps from now on exchange anything, where ranks train one model.
+    pub fn set_exchanges(&mut self, exchanges: bool) {
+        match self.training.as_mut().and_then(|of| of.together.as_mut()) {
+            Some(Together::Averaged(ddp)) => ddp.set_exchanges(exchanges),
+            Some(Together::Sharded(sharded)) => sharded.set_exchanges(exchanges),
+            None => {}
+        }
+    }
+
+    /// Bytes that a rank must send at least in a step, where ranks train one model.
+    pub fn sent_bytes(&self) -> Option<f64> {
+        let training = self.training.as_ref()?;
+        Some(match training.together.as_ref()? {
+            Together::Averaged(ddp) => ddp.sent_bytes(),
+            Together::Sharded(sharded) => sharded.sent_bytes() * training.accumulation as f64,
+        })
+    }
+
+    /// Bytes of the parameters that this rank keeps.
+    pub fn parameter_bytes(&self) -> u64 {
+        match self.training.as_ref().and_then(|of| of.together.as_ref()) {
+            Some(Together::Sharded(sharded)) => sharded.shards().iter().map(nn::bytes).sum(),
+            _ => self.parameters.bytes(),
+        }
     }
 
     /// How many different micro-batches the steps want: two where gradients accumulate, so
@@ -269,16 +323,33 @@ impl Work {
         log: &StepLog,
         observer: &mut dyn Observer,
     ) -> Result<(), Error> {
-        let Some(training) = &self.training else {
+        let Some(training) = &mut self.training else {
             return Ok(());
         };
         autograd::zero_grad(&training.trained)?;
+        if let Some(Together::Sharded(sharded)) = &training.together {
+            sharded.drop_gradients();
+        }
         for index in 0..training.accumulation {
             let batch = feed.micro_batch(index)?;
             observer.data(index)?;
+            match &mut training.together {
+                Some(Together::Averaged(ddp)) => {
+                    ddp.before_forward(index + 1 == training.accumulation)?;
+                }
+                Some(Together::Sharded(sharded)) => sharded.before_forward()?,
+                None => {}
+            }
+            let pass = Pass {
+                gate: match &training.together {
+                    Some(Together::Sharded(sharded)) => Some(sharded),
+                    _ => None,
+                },
+                ..self.pass
+            };
             let (retain, retained) = (self.retain, &mut self.retained);
             let mut loss = self.arithmetic.autocast(|| {
-                let scores = self.network.forward(&batch.input, self.pass)?;
+                let scores = self.network.forward(&batch.input, pass)?;
                 if retain == Retain::Outputs {
                     retained.push(scores.f_detach()?);
                 }
@@ -293,7 +364,13 @@ impl Work {
             if let Some(scaler) = &training.scaler {
                 loss = scaler.scale(&loss)?;
             }
+            if let Some(Together::Averaged(ddp)) = &mut training.together {
+                ddp.before_backward()?;
+            }
             autograd::backward(&loss)?;
+            if let Some(Together::Sharded(sharded)) = &training.together {
+                sharded.after_backward()?;
+            }
             if self.retain == Retain::Graph {
                 self.retained.push(loss);
             } else {
@@ -308,10 +385,16 @@ impl Work {
         let Some(training) = &mut self.training else {
             return Ok(());
         };
-        if training.gradient_bytes.is_none() {
-            training.gradient_bytes = Some(gradient_bytes(&self.parameters)?);
-        }
-        let gradients: Vec<Tensor> = training.trained.iter().map(Tensor::grad).collect();
+        let gradients = match &training.together {
+            Some(Together::Sharded(sharded)) => sharded.gradients(),
+            _ => {
+                if training.gradient_bytes.is_none() {
+                    check_gradients(&self.parameters)?;
+                }
+                training.trained.iter().map(Tensor::grad).collect()
+            }
+        };
+        training.gradient_bytes = Some(gradients.iter().map(nn::bytes).sum());
         if let Some(scaler) = &mut training.scaler {
             scaler.unscale(&gradients)?;
         }
@@ -327,13 +410,12 @@ impl Work {
     }
 }
 
-/// Bytes of the gradients of all parameters, each of which must have one.
-fn gradient_bytes(parameters: &Parameters) -> Result<u64, Error> {
-    let mut bytes = 0;
+/// Refuses a trained parameter without a gradient.
+fn check_gradients(parameters: &Parameters) -> Result<(), Error> {
     for (name, tensor) in parameters.trained() {
-        let gradient = autograd::gradient(tensor)?
-            .ok_or_else(|| Error::GradientMissing { name: name.clone() })?;
-        bytes += nn::bytes(&gradient);
+        if autograd::gradient(tensor)?.is_none() {
+            return Err(Error::GradientMissing { name: name.clone() });
+        }
     }
-    Ok(bytes)
+    Ok(())
 }

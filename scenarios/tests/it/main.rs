@@ -12,3 +12,4 @@ mod loader;
 mod ranks;
 mod steps;
 mod support;
+mod together;
