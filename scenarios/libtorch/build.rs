@@ -7,13 +7,15 @@ use std::{
 };
 
 /// The shim's parts that every build has.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 10] = [
     "attribution.cpp",
     "autocast.cpp",
     "autograd.cpp",
     "checkpoint.cpp",
     "context.cpp",
     "host_memory.cpp",
+    "keep.cpp",
+    "mover.cpp",
     "optim.cpp",
     "profiler.cpp",
 ];

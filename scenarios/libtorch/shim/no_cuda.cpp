@@ -1,5 +1,6 @@
 // The CUDA functions of a build without CUDA: each says so.
 #include "cuda.h"
+#include "mover.h"
 
 namespace {
 
@@ -8,6 +9,12 @@ void refuse(Failure* failure) {
 }
 
 } // namespace
+
+void torchgauge::pin(void*, size_t) {
+  throw NotBuiltWithCuda();
+}
+
+void torchgauge::unpin(void*) noexcept {}
 
 extern "C" {
 

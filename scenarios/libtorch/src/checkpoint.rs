@@ -104,7 +104,9 @@ unsafe extern "C" fn call_body(
         Err(error) => {
             let (code, message) = match error {
                 Error::OutOfMemory { message } => (ffi::CODE_OUT_OF_MEMORY, message),
-                Error::Libtorch { message } => (ffi::CODE_LIBTORCH, message),
+                Error::HostOutOfMemory { message } | Error::Libtorch { message } => {
+                    (ffi::CODE_LIBTORCH, message)
+                }
                 Error::Panic { message } => (ffi::CODE_PANIC, message),
                 Error::NotBuiltWithCuda => (ffi::CODE_NOT_BUILT_WITH_CUDA, String::new()),
             };

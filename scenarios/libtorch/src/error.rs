@@ -18,6 +18,12 @@ pub enum Error {
         /// libtorch's words, without its stack trace.
         message: String,
     },
+    /// No host memory is left to pin for what is offloaded.
+    #[error("{message}")]
+    HostOutOfMemory {
+        /// How much was asked for, and how much is pinned.
+        message: String,
+    },
     /// libtorch threw something else.
     #[error("libtorch: {message}")]
     Libtorch {
@@ -47,6 +53,9 @@ const OUT_OF_MEMORY: [&str; 6] = [
     "DefaultCPUAllocator: not enough memory",
 ];
 
+/// How `shim/mover.cpp` says that no more can be pinned.
+const HOST_OUT_OF_MEMORY: &str = "pinned host memory ran out";
+
 impl Error {
     /// An error of libtorch from its message, which may carry a C++ stack trace.
     pub fn from_message(message: &str) -> Self {
@@ -57,7 +66,9 @@ impl Error {
             .unwrap_or_default()
             .trim_end()
             .to_owned();
-        if OUT_OF_MEMORY.iter().any(|words| message.contains(words)) {
+        if message.contains(HOST_OUT_OF_MEMORY) {
+            Self::HostOutOfMemory { message }
+        } else if OUT_OF_MEMORY.iter().any(|words| message.contains(words)) {
             Self::OutOfMemory { message }
         } else {
             Self::Libtorch { message }

@@ -33,6 +33,9 @@ axes! {
     memory_format: MemoryFormat { label: "{value}", needs: &[Need::Images] },
     /// The optimizer.
     optimizer: Optimizer { label: "{value}", needs: &[Need::Training] },
+    /// What lies in the host's memory while nobody needs it.
+    #[serde(skip_serializing_if = "is_usual")]
+    offload: Offload { needs: &[Need::Cuda, Need::Training] },
     /// How the CPU hands the work to the GPU.
     execution: Execution { needs: &[Need::Cuda], rule: execution },
     /// The kernels that compute attention.
@@ -211,6 +214,7 @@ fn execution(asked: &Combination<'_>) -> Result<(), String> {
         ),
         ("sequence_lengths", "changes the shapes from step to step"),
         ("loader_workers", "brings new addresses in every step"),
+        ("offload", "waits for the host's part in every step"),
     ];
     match others.into_iter().find(|(axis, _)| asked.is_chosen(axis)) {
         None => Ok(()),
@@ -593,6 +597,40 @@ pub enum Optimizer {
     SgdMomentum,
     /// `AdamW`: two extra values for each parameter.
     Adamw,
+}
+
+/// What lies in the host's memory while nobody needs it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Offload {
+    /// Nothing.
+    #[default]
+    None,
+    /// What the blocks of a model keep for backward: copied there in forward, and back ahead of
+    /// need. Of checkpointed blocks these are their inputs.
+    Activations,
+    /// The optimizer's state, and the step itself: gradients go over as backward makes them, the
+    /// CPU moves the parameters, and these come back.
+    Optimizer,
+    /// The two together.
+    Both,
+}
+
+impl Offload {
+    /// Whether what blocks keep is offloaded.
+    pub fn has_activations(self) -> bool {
+        matches!(self, Self::Activations | Self::Both)
+    }
+
+    /// Whether the optimizer is.
+    pub fn has_optimizer(self) -> bool {
+        matches!(self, Self::Optimizer | Self::Both)
+    }
+}
+
+// A variant that says nothing of it is read by those who do not know it.
+fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// How the CPU hands the work to the GPU.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use libtorch::{Result, checkpoint};
+use libtorch::{Result, checkpoint, keep};
 use protocol::Checkpointing;
 use tch::Tensor;
 
@@ -53,7 +53,8 @@ impl<B: Block> Blocks<B> {
     pub fn forward(&self, mut x: Tensor, beside: &[Tensor], pass: Pass) -> Result<Tensor> {
         let group = match pass.checkpointing {
             Checkpointing::None => {
-                for block in &self.0 {
+                for (index, block) in self.0.iter().enumerate() {
+                    let _kept = keep::block(index + 1 == self.0.len())?;
                     x = lock(block).forward(x, beside, pass.training)?;
                 }
                 return Ok(x);
@@ -61,7 +62,10 @@ impl<B: Block> Blocks<B> {
             Checkpointing::Blocks => 1,
             Checkpointing::Every(k) => k as usize,
         };
-        for blocks in self.0.chunks(group) {
+        let groups = self.0.chunks(group);
+        let last = groups.len() - 1;
+        for (index, blocks) in groups.enumerate() {
+            let _kept = keep::block(index == last)?;
             let blocks = blocks.to_vec();
             let training = pass.training;
             let inputs: Vec<&Tensor> = std::iter::once(&x).chain(beside).collect();

@@ -1,5 +1,7 @@
 //! The optimizers, through libtorch's fused in-place steps.
 
+use std::ops::Range;
+
 use libtorch::{
     Result,
     optim::{AdamW, Sgd, fused_adamw_, fused_sgd_},
@@ -67,13 +69,14 @@ impl Optimizer {
         }
     }
 
-    /// Moves the parameters in place. Does nothing, without asking the device, where
-    /// `found_inf`, which the scaler sets, is 1.
+    /// Moves those of the parameters that lie within `of`, in place. Does nothing, without asking
+    /// the device, where `found_inf`, which the scaler sets, is 1.
     pub fn step(
         &mut self,
         parameters: &[Tensor],
         gradients: &[Tensor],
         found_inf: Option<&Tensor>,
+        of: Range<usize>,
     ) -> Result<()> {
         let state = match &mut self.state {
             Some(state) => state,
@@ -84,12 +87,20 @@ impl Optimizer {
             squares,
             steps,
         } = state;
+        let (parameters, gradients) = (&parameters[of.clone()], &gradients[of.clone()]);
+        let averages = &averages[of.clone()];
         match self.choice {
             // Zeros plus the first gradient are the gradient, so the first step is like any
             // other, and safe to skip where a gradient is not finite.
             Choice::SgdMomentum => fused_sgd_(&SGD, parameters, gradients, averages, found_inf),
             Choice::Adamw => fused_adamw_(
-                &ADAMW, parameters, gradients, averages, squares, steps, found_inf,
+                &ADAMW,
+                parameters,
+                gradients,
+                averages,
+                &squares[of.clone()],
+                &steps[of],
+                found_inf,
             ),
         }
     }
