@@ -11,7 +11,7 @@ use libtorch::{
 };
 use tch::{Device, Kind, Tensor};
 
-const ROWS: i64 = 64;
+const ROWS: i64 = 512;
 const WIDTH: i64 = 128;
 /// Bytes of one activation.
 const ACTIVATION: u64 = (ROWS * WIDTH * 4).cast_unsigned();
@@ -237,7 +237,8 @@ fn shorter_forms_take_their_share_of_the_memory_and_hardly_change_gradients() {
     let weights = weights(6);
     let all: Vec<&Tensor> = weights.iter().collect();
     let plain = pass(&weights, None, false);
-    for (form, kept, error) in [(Form::Bf16, 0.55, 0.01), (Form::Int8, 0.32, 0.02)] {
+    // Of thirteen activations the graph's leaf and its last output stay as they are.
+    for (form, kept, error) in [(Form::Bf16, 0.63, 0.01), (Form::Int8, 0.42, 0.03)] {
         let keeper = Keeper::new(None, form, &all).unwrap();
         let short = pass(&weights, Some(&keeper), false);
         let share = short.kept as f64 / plain.kept as f64;

@@ -36,6 +36,12 @@ axes! {
     /// What lies in the host's memory while nobody needs it.
     #[serde(skip_serializing_if = "is_usual")]
     offload: Offload { needs: &[Need::Cuda, Need::Training] },
+    /// In which form blocks keep what backward needs.
+    #[serde(skip_serializing_if = "is_usual")]
+    activations: Activations { needs: &[Need::Training], rule: activations },
+    /// In which form `AdamW` keeps its moments.
+    #[serde(skip_serializing_if = "is_usual")]
+    optimizer_state: OptimizerState { needs: &[Need::Training], rule: optimizer_state },
     /// How the CPU hands the work to the GPU.
     execution: Execution { needs: &[Need::Cuda], rule: execution },
     /// The kernels that compute attention.
@@ -223,6 +229,41 @@ fn execution(asked: &Combination<'_>) -> Result<(), String> {
             asked.value(axis)
         )),
     }
+}
+
+fn activations(asked: &Combination<'_>) -> Result<(), String> {
+    let Variant {
+        activations,
+        precision,
+        execution,
+        ..
+    } = asked.variant;
+    let is_short = *activations == Activations::Bf16 && *precision == Precision::Bf16;
+    refuse_if(is_short, || {
+        "precision bf16 keeps bf16 already; use int8, or drop activations".to_owned()
+    })?;
+    let is_captured = *activations == Activations::Int8 && *execution == Execution::CudaGraph;
+    refuse_if(is_captured, || {
+        "int8 with its scales is not supported in a cuda-graph; use bf16, or execution eager"
+            .to_owned()
+    })
+}
+
+fn optimizer_state(asked: &Combination<'_>) -> Result<(), String> {
+    let Variant {
+        optimizer_state: state,
+        optimizer,
+        precision,
+        ..
+    } = asked.variant;
+    let is_chosen = *state != OptimizerState::Fp32;
+    refuse_if(is_chosen && *optimizer != Optimizer::Adamw, || {
+        "the moments of adamw alone have another form; use optimizer: adamw".to_owned()
+    })?;
+    let is_short = *state == OptimizerState::Bf16 && *precision == Precision::Bf16;
+    refuse_if(is_short, || {
+        "precision bf16 has its state in bf16 already; use int8, or drop optimizer_state".to_owned()
+    })
 }
 
 /// `ResNet` is the one family whose images may have other sizes.
@@ -626,6 +667,33 @@ impl Offload {
     pub fn has_optimizer(self) -> bool {
         matches!(self, Self::Optimizer | Self::Both)
     }
+}
+
+/// In which form blocks keep what backward needs: values that have a gradient, without weights.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Activations {
+    /// As it is.
+    #[default]
+    Plain,
+    /// Single precision in bfloat16.
+    Bf16,
+    /// Whole numbers of 8 bits with a scale for each row.
+    Int8,
+}
+
+/// In which form `AdamW` keeps its moments.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OptimizerState {
+    /// In the parameters' type: single precision, but for the precision `bf16`.
+    #[default]
+    Fp32,
+    /// In bfloat16, rounded to the nearest.
+    Bf16,
+    /// 8 bits for each value, of a dynamic code, with a scale for each 256; those of tables of
+    /// embeddings stay as they are.
+    Int8,
 }
 
 // A variant that says nothing of it is read by those who do not know it.

@@ -6,15 +6,16 @@ mod offload;
 mod optimizer;
 mod precision;
 mod scaler;
+mod short;
 
-use std::slice;
+use std::ops::Range;
 
 use libtorch::{
     autograd,
     keep::{Form, Keeper},
     mover::Mover,
 };
-use protocol::{Gradients, Precision, Retain, Task, Variant};
+use protocol::{Activations, Gradients, OptimizerState, Precision, Retain, Task, Variant};
 use tch::{Device, Kind, Tensor};
 
 use self::offload::OnHost;
@@ -92,6 +93,8 @@ struct Training {
     optimizer: Optimizer,
     /// What the optimizer works on, where it is offloaded.
     on_host: Option<OnHost>,
+    /// The parameters that each of its steps is about, and the form of their moments.
+    groups: Vec<(Range<usize>, OptimizerState)>,
     scaler: Option<LossScaler>,
     /// Micro-batches in one optimizer step.
     accumulation: usize,
@@ -125,7 +128,14 @@ impl Work {
             let scaler = (variant.precision == Precision::AmpFp16)
                 .then(|| LossScaler::new(place))
                 .transpose()?;
+            let form = variant.optimizer_state;
+            let groups = if on_host.is_none() && form == OptimizerState::Fp32 {
+                vec![(0..trained.len(), form)]
+            } else {
+                offload::groups(parameters.trained(), form)
+            };
             Some(Training {
+                groups,
                 on_host,
                 optimizer: Optimizer::new(variant.optimizer),
                 scaler,
@@ -219,7 +229,7 @@ impl Work {
     /// Bytes of the optimizer's state on the device, once a step has made it.
     pub fn optimizer_bytes(&self) -> Option<u64> {
         let training = self.training.as_ref()?;
-        let bytes = training.optimizer.bytes()?;
+        let bytes = training.optimizer.bytes(training.trained.len())?;
         Some(training.on_host.as_ref().map_or(bytes, |_| 0))
     }
 
@@ -348,28 +358,27 @@ impl Work {
             return Ok(());
         };
         let on_device: Vec<Tensor>;
-        let all = 0..training.trained.len();
-        let (parameters, gradients, groups) = match (&training.on_host, &self.mover) {
+        let (parameters, gradients) = match (&training.on_host, &self.mover) {
             (Some(host), Some(mover)) => {
                 host.receive(mover, &self.parameters)?;
                 training.gradient_bytes = Some(0);
-                (&host.parameters, &host.gradients, host.groups.as_slice())
+                (&host.parameters, &host.gradients)
             }
             _ => {
                 if training.gradient_bytes.is_none() {
                     training.gradient_bytes = Some(gradient_bytes(&self.parameters)?);
                 }
                 on_device = training.trained.iter().map(Tensor::grad).collect();
-                (&training.trained, &on_device, slice::from_ref(&all))
+                (&training.trained, &on_device)
             }
         };
         if let Some(scaler) = &mut training.scaler {
             scaler.unscale(gradients)?;
         }
         let found_inf = training.scaler.as_ref().map(LossScaler::found_inf);
-        for of in groups {
+        for (of, form) in &training.groups {
             let optimizer = &mut training.optimizer;
-            optimizer.step(parameters, gradients, found_inf, of.clone())?;
+            optimizer.step(parameters, gradients, found_inf, (of.clone(), *form))?;
             if let (Some(mover), Some(_)) = (&self.mover, &training.on_host) {
                 mover.bring_back(&training.trained[of.clone()], &parameters[of.clone()])?;
             }
@@ -389,7 +398,11 @@ fn keeper(
     parameters: &Parameters,
 ) -> libtorch::Result<Option<Keeper>> {
     let mover = mover.filter(|_| variant.offload.has_activations());
-    let form = Form::Plain;
+    let form = match variant.activations {
+        Activations::Plain => Form::Plain,
+        Activations::Bf16 => Form::Bf16,
+        Activations::Int8 => Form::Int8,
+    };
     if mover.is_none() && form == Form::Plain {
         return Ok(None);
     }

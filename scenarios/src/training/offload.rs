@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use libtorch::mover::Mover;
-use protocol::{Optimizer as Choice, Variant};
+use protocol::{Optimizer as Choice, OptimizerState as Form, Variant};
 use tch::{Device, Tensor};
 
 use crate::{
@@ -13,8 +13,30 @@ use crate::{
     nn::{self, Parameters},
 };
 
-/// Parameters of so many bytes come back together.
+/// Parameters of so many bytes make a group.
 const GROUP: u64 = 32 << 20;
+
+/// Parameters that come back together, or whose moments are opened together, and the form of these.
+///
+/// Tables of embeddings have theirs in no 8 bits, as Dettmers et al. advise: beside the words of a
+/// batch the others have hardly a gradient, and would share a scale with them.
+pub(super) fn groups(trained: &[(String, Tensor)], asked: Form) -> Vec<(Range<usize>, Form)> {
+    let form = |name: &str| {
+        let is_table = name.contains("embeddings.") || name.contains("embed_tokens.");
+        let is_coded = asked == Form::Int8 && is_table;
+        if is_coded { Form::Fp32 } else { asked }
+    };
+    let (mut groups, mut begin, mut bytes) = (Vec::new(), 0, 0);
+    for (index, (name, tensor)) in trained.iter().enumerate() {
+        bytes += nn::bytes(tensor);
+        let next = trained.get(index + 1).map(|(name, _)| form(name));
+        if bytes >= GROUP || next != Some(form(name)) {
+            groups.push((begin..index + 1, form(name)));
+            (begin, bytes) = (index + 1, 0);
+        }
+    }
+    groups
+}
 
 /// The copies that a variant asks for, and the host memory that they may pin: nine tenths of what
 /// there is, less what the optimizer's state takes beside it.
@@ -46,8 +68,6 @@ pub(super) fn mover(
 pub(super) struct OnHost {
     pub(super) parameters: Vec<Tensor>,
     pub(super) gradients: Vec<Tensor>,
-    /// Which come back together.
-    pub(super) groups: Vec<Range<usize>>,
 }
 
 impl OnHost {
@@ -58,18 +78,9 @@ impl OnHost {
         };
         let (parameters, gradients) = (copies()?, copies()?);
         mover.watch(trained, &gradients)?;
-        let (mut groups, mut begin, mut bytes) = (Vec::new(), 0, 0);
-        for (index, tensor) in trained.iter().enumerate() {
-            bytes += nn::bytes(tensor);
-            if bytes >= GROUP || index + 1 == trained.len() {
-                groups.push(begin..index + 1);
-                (begin, bytes) = (index + 1, 0);
-            }
-        }
         Ok(Self {
             parameters,
             gradients,
-            groups,
         })
     }
 

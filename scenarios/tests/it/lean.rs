@@ -98,3 +98,52 @@ fn a_digest_of_gradients_on_the_host_is_theirs() {
     assert_eq!(plain, digest(r#"{"batch":4,"offload":"optimizer"}"#));
     assert_ne!(plain, digest(r#"{"batch":2,"offload":"optimizer"}"#));
 }
+
+/// Mean of the last ten losses, whose noise is the dropout's.
+fn end(losses: &[f64]) -> f64 {
+    losses[losses.len() - 10..].iter().sum::<f64>() / 10.0
+}
+
+#[test]
+fn shorter_forms_learn_as_well() {
+    const STEPS: u32 = 200;
+    let _turn = alone();
+    for model in [Model::BertTiny, Model::VitTiny] {
+        let losses = |more: &str| {
+            let json = format!(r#"{{"batch":4,"optimizer":"adamw"{more}}}"#);
+            trained(model, &json, STEPS).1
+        };
+        let plain = losses("");
+        for more in [
+            r#","activations":"bf16","optimizer_state":"bf16""#,
+            r#","activations":"int8""#,
+            r#","optimizer_state":"int8""#,
+            r#","activations":"int8","optimizer_state":"int8","offload":"both""#,
+        ] {
+            let short = losses(more);
+            let (plain, short) = (end(&plain), end(&short));
+            let off = (short - plain) / plain;
+            assert!(
+                off != 0.0 && off.abs() < 0.01,
+                "{model}{more}: {plain} {short}"
+            );
+        }
+        // Such a tolerance means something where there was something to learn.
+        assert!(end(&plain) < 0.9 * plain[0], "{model}: {plain:?}");
+    }
+}
+
+#[test]
+fn a_shorter_state_takes_less_memory() {
+    let _turn = alone();
+    let bytes = |form: &str| {
+        let json = format!(r#"{{"batch":2,"optimizer":"adamw","optimizer_state":"{form}"}}"#);
+        let (work, _) = trained(Model::VitTiny, &json, 2);
+        work.optimizer_bytes().unwrap() as f64
+    };
+    let plain = bytes("fp32");
+    for (form, most) in [("bf16", 0.52), ("int8", 0.28)] {
+        let share = bytes(form) / plain;
+        assert!(share > 0.24 && share < most, "{form}: {share}");
+    }
+}
