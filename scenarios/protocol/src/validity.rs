@@ -279,19 +279,21 @@ mod tests {
         check(Model::BertBase, cpu, shared, "kernel_cache");
         let graph = r#"{"execution":"cuda-graph"}"#;
         check(Model::BertBase, cpu, graph, "execution");
-        for other in [
-            r#""checkpointing":"blocks""#,
-            r#""offload":"both""#,
-            r#""activations":"int8""#,
+        for (both, axis) in [
+            (
+                r#"{"execution":"cuda-graph","checkpointing":"blocks"}"#,
+                "execution",
+            ),
+            (
+                r#"{"execution":"cuda-graph","offload":"both"}"#,
+                "execution",
+            ),
+            (
+                r#"{"execution":"cuda-graph","activations":"int8"}"#,
+                "activations",
+            ),
         ] {
-            let both = format!(r#"{{"execution":"cuda-graph",{other}}}"#);
-            let is_of_form = other.contains("int8");
-            let axis = if is_of_form {
-                "activations"
-            } else {
-                "execution"
-            };
-            check(Model::BertBase, gpu, &both, axis);
+            check(Model::BertBase, gpu, both, axis);
         }
     }
 

@@ -34,13 +34,10 @@ axes! {
     /// The optimizer.
     optimizer: Optimizer { label: "{value}", needs: &[Need::Training] },
     /// What lies in the host's memory while nobody needs it.
-    #[serde(skip_serializing_if = "is_usual")]
     offload: Offload { needs: &[Need::Cuda, Need::Training] },
     /// In which form blocks keep what backward needs.
-    #[serde(skip_serializing_if = "is_usual")]
     activations: Activations { needs: &[Need::Training], rule: activations },
     /// In which form `AdamW` keeps its moments.
-    #[serde(skip_serializing_if = "is_usual")]
     optimizer_state: OptimizerState { needs: &[Need::Training], rule: optimizer_state },
     /// How the CPU hands the work to the GPU.
     execution: Execution { needs: &[Need::Cuda], rule: execution },
@@ -694,11 +691,6 @@ pub enum OptimizerState {
     /// 8 bits for each value, of a dynamic code, with a scale for each 256; those of tables of
     /// embeddings stay as they are.
     Int8,
-}
-
-// A variant that says nothing of it is read by those who do not know it.
-fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 /// How the CPU hands the work to the GPU.
