@@ -172,10 +172,10 @@ catalogue! {
          them.");
     OPTIMIZER = bytes("optimizer_bytes", "optimizer state", (END, source::COUNTER),
         "Bytes of the optimizer's state on the device; 0 where it is offloaded.");
-    OFFLOADED = describes(bytes("offloaded_step_bytes", "moved a step",
+    OFFLOADED = bytes("offloaded_step_bytes", "moved a step",
         (window::MEASURED_STEPS, source::COUNTER),
         "Bytes that a step copies between the GPU and the host's memory, both ways together, where \
-         something is offloaded."));
+         something is offloaded.");
     PINNED_HOST = explains(0.02, bytes("pinned_host_bytes", "pinned on the host",
         (END, source::COUNTER),
         "Bytes of host memory that are pinned for what is offloaded."));
