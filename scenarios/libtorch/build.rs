@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The shim's parts that every build has.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 11] = [
     "attribution.cpp",
     "autocast.cpp",
     "autograd.cpp",
@@ -15,6 +15,8 @@ const SOURCES: [&str; 9] = [
     "context.cpp",
     "distributed.cpp",
     "host_memory.cpp",
+    "keep.cpp",
+    "mover.cpp",
     "optim.cpp",
     "profiler.cpp",
 ];

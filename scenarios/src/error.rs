@@ -70,6 +70,17 @@ pub enum Error {
     /// Host memory ran out outside libtorch.
     #[error("cannot allocate {bytes} bytes of host memory for synthetic data")]
     HostMemory { bytes: usize },
+    /// No host memory is left to pin for what is offloaded.
+    #[error(
+        "{message}; the GPU has {} in tensors; raise `limits.memory`, offload less, or take a \
+         smaller batch",
+        .allocated_bytes.map_or_else(|| "an unknown number of bytes".to_owned(), |bytes| format!("{bytes} bytes"))
+    )]
+    OffloadMemory {
+        /// What was asked for, and what is pinned.
+        message: String,
+        allocated_bytes: Option<u64>,
+    },
     /// The loss is NaN or infinite.
     #[error("the loss of step {step} (from 0, warm-up included) is {loss}")]
     LossNotFinite {
@@ -176,6 +187,10 @@ impl Error {
             | Self::EnvironmentMissing { .. }
             | Self::KernelCache { .. } => FailureReason::SettingIgnored,
             Self::HostMemory { .. } | Self::GpuMemory { .. } => FailureReason::OutOfMemory,
+            Self::OffloadMemory { .. }
+            | Self::Libtorch(libtorch::Error::HostOutOfMemory { .. }) => {
+                FailureReason::HostOutOfMemory
+            }
             Self::LossNotFinite { .. } => FailureReason::LossNotFinite,
             Self::LossNotFalling { .. } => FailureReason::LossNotFalling,
             Self::ObjectiveNotMet { .. } => FailureReason::SloNotMet,
@@ -196,6 +211,18 @@ impl Error {
     pub fn not_capturable(self) -> Self {
         match self {
             Self::Libtorch(error) => Self::NotCapturable(error),
+            error => error,
+        }
+    }
+
+    /// With what lies on the GPU, where there is no room left beside it.
+    #[must_use]
+    pub fn beside(self, allocated_bytes: Option<u64>) -> Self {
+        match self {
+            Self::Libtorch(libtorch::Error::HostOutOfMemory { message }) => Self::OffloadMemory {
+                message,
+                allocated_bytes,
+            },
             error => error,
         }
     }

@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 /// Most resident bytes of the process so far: `VmHWM` of `/proc/self/status`.
 pub fn peak_resident_bytes() -> Option<u64> {
-    peak_resident(&fs::read_to_string("/proc/self/status").ok()?)
+    kib(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
 }
 
 /// How long ago the kernel started this process: field 22 of `/proc/self/stat` against
@@ -19,6 +19,27 @@ pub fn since_process_start() -> Option<Duration> {
 /// `/proc/self/stat`, in hundredths.
 pub fn cpu_seconds() -> Option<f64> {
     cpu_time(&fs::read_to_string("/proc/self/stat").ok()?)
+}
+
+/// Bytes of memory that this process may still take: what the machine has available, and what its
+/// cgroup leaves it (`memory.max`).
+pub fn available_bytes() -> Option<u64> {
+    let machine = kib(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
+    let group = |file: &str| -> Option<u64> {
+        let text = fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?;
+        text.trim().parse().ok()
+    };
+    let left = group("memory.max").zip(group("memory.current"));
+    Some(left.map_or(machine, |(most, held)| {
+        machine.min(most.saturating_sub(held))
+    }))
+}
+
+/// The bytes on the line that begins so.
+fn kib(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
 }
 
 pub fn between(before: Option<f64>, after: Option<f64>) -> Option<f64> {
@@ -41,14 +62,6 @@ fn after_name(stat: &str) -> Option<std::str::SplitAsciiWhitespace<'_>> {
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
 }
 
-fn peak_resident(status: &str) -> Option<u64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
-}
-
 fn age(stat: &str, uptime: &str) -> Option<Duration> {
     let began: f64 = after_name(stat)?.nth(19)?.parse().ok()?;
     let now: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
@@ -62,10 +75,17 @@ mod tests {
     #[test]
     fn proc_files_read() {
         assert_eq!(
-            peak_resident("VmPeak:\t  99 kB\nVmHWM:\t    2048 kB\nVmRSS:\t 1 kB\n"),
+            kib(
+                "VmPeak:\t  99 kB\nVmHWM:\t    2048 kB\nVmRSS:\t 1 kB\n",
+                "VmHWM:"
+            ),
             Some(2 << 20)
         );
-        assert_eq!(peak_resident("VmRSS:\t 1 kB\n"), None);
+        assert_eq!(kib("VmRSS:\t 1 kB\n", "VmHWM:"), None);
+        assert_eq!(
+            kib("MemTotal: 9 kB\nMemAvailable:   4 kB\n", "MemAvailable:"),
+            Some(4096)
+        );
         let stat = "7 (a (b) c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 1250 20";
         assert_eq!(age(stat, "14.75 3.00\n"), Some(Duration::from_millis(2250)));
         assert_eq!(age("nonsense", "14.75"), None);
@@ -76,6 +96,7 @@ mod tests {
     #[test]
     fn this_process_has_metrics() {
         assert!(peak_resident_bytes().unwrap() > 1 << 20);
+        assert!(available_bytes().unwrap() > 1 << 20);
         let before = cpu_seconds().unwrap();
         let began = std::time::Instant::now();
         while began.elapsed() < Duration::from_millis(100) {}

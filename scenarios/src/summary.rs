@@ -159,6 +159,11 @@ pub struct Memory {
     /// Most resident bytes of the process in host memory (`VmHWM`).
     #[serde(rename = "run_host_peak_resident_bytes")]
     pub host_peak_resident_bytes: Option<u64>,
+    /// Bytes that a measured step copied between the GPU and the host, both ways together, where
+    /// something is offloaded.
+    pub offloaded_step_bytes: Option<u64>,
+    /// Bytes of host memory that are pinned for it.
+    pub pinned_host_bytes: Option<u64>,
     /// The caching allocator's counters; on a GPU only.
     #[serde(flatten)]
     pub counters: Option<AllocatorCounters>,

@@ -227,9 +227,17 @@ catalogue! {
     PARAMETERS = bytes("parameter_bytes", "parameters", (END, source::COUNTER),
         "Bytes of the model's parameters.");
     GRADIENTS = bytes("gradient_bytes", "gradients", (END, source::COUNTER),
-        "Bytes of the gradients between two steps.");
+        "Bytes of the gradients between two steps; 0 where they go to the host as backward makes \
+         them.");
     OPTIMIZER = bytes("optimizer_bytes", "optimizer state", (END, source::COUNTER),
-        "Bytes of the optimizer's state.");
+        "Bytes of the optimizer's state on the device; 0 where it is offloaded.");
+    OFFLOADED = bytes("offloaded_step_bytes", "moved a step",
+        (window::MEASURED_STEPS, source::COUNTER),
+        "Bytes that a step copies between the GPU and the host's memory, both ways together, where \
+         something is offloaded.");
+    PINNED_HOST = explains(0.02, bytes("pinned_host_bytes", "pinned on the host",
+        (END, source::COUNTER),
+        "Bytes of host memory that are pinned for what is offloaded."));
     KEY_VALUES = explains(0.005, bytes("kv_cache_token_bytes", "keys and values a token",
         (END, source::COUNTER),
         "Bytes of keys and values that a sequence keeps for a token, over all layers. Generation \

@@ -150,7 +150,8 @@ macro_rules! reasons {
 reasons! {
     /// The device's memory ran out.
     OutOfMemory, expected;
-    /// The host's memory limit ended the container or the process.
+    /// The host's memory limit ended the container or the process, or left no room for what is
+    /// offloaded.
     HostOutOfMemory, expected;
     /// The run took longer than its limit.
     TimeLimit, expected;
@@ -220,6 +221,7 @@ impl From<protocol::FailureReason> for Reason {
             Told::DeviceUnavailable => Self::DeviceUnavailable,
             Told::SettingIgnored => Self::SettingIgnored,
             Told::OutOfMemory => Self::OutOfMemory,
+            Told::HostOutOfMemory => Self::HostOutOfMemory,
             Told::LossNotFinite => Self::LossNotFinite,
             Told::LossNotFalling => Self::LossNotFalling,
             Told::NotCapturable => Self::NotCapturable,

@@ -6,20 +6,16 @@
 // drops the tensor; in the second computation, hooks put the tensors into these places, and end
 // it once the last place is filled, because whatever comes after it nobody asks for.
 //
-// libtorch asks its engine for the hooks of a new saved tensor, and only Python's engine has
-// any. So there is an engine here that asks a stack of the thread.
-//
 // The body is Rust. It is called through `call`, must not unwind, and is given back through
 // `drop` when the last node that may ask for it dies, on whichever thread that happens.
 #include "autocast_scope.h"
 #include "border.h"
+#include "saved_hooks.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable.h>
-#include <torch/csrc/autograd/saved_variable_hooks.h>
 
 #include <algorithm>
 #include <memory>
@@ -36,6 +32,9 @@ namespace {
 
 using torch::autograd::SavedVariable;
 using torch::autograd::SavedVariableHooks;
+using torchgauge::HookEngine;
+using torchgauge::HookScope;
+using torchgauge::HookSource;
 using TensorList = std::vector<at::Tensor>;
 
 // One generator and where it stood. Both sides live in host memory, also for a GPU.
@@ -132,44 +131,6 @@ class Body {
   void* body_;
   BodyCall call_;
   BodyDrop drop_;
-};
-
-// Makes the hooks of each tensor that is saved while it is on top of the thread's stack.
-class HookSource {
- public:
-  virtual ~HookSource() = default;
-  virtual std::unique_ptr<SavedVariableHooks> hooks() = 0;
-};
-
-thread_local std::vector<HookSource*> hook_sources;
-
-class HookScope {
- public:
-  explicit HookScope(HookSource& source) {
-    hook_sources.push_back(&source);
-  }
-  ~HookScope() {
-    hook_sources.pop_back();
-  }
-  HookScope(const HookScope&) = delete;
-  HookScope& operator=(const HookScope&) = delete;
-};
-
-struct HookEngine : torch::autograd::Engine {
-  std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
-    return hook_sources.empty() ? nullptr : hook_sources.back()->hooks();
-  }
-
-  static torch::autograd::Engine& get() {
-    static HookEngine engine;
-    return engine;
-  }
-
-  // Before the first backward of a process that has checkpoints, so that one engine does all.
-  static void install() {
-    static const bool installed = (torch::autograd::set_default_engine_stub(get), true);
-    (void)installed;
-  }
 };
 
 class Frame;

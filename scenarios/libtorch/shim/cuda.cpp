@@ -4,6 +4,7 @@
 // library. The questions that only the CUDA runtime answers are asked through
 // `dlsym`: whichever runtime libtorch brought along has been loaded by then.
 #include "cuda.h"
+#include "mover.h"
 
 // The wheels for Linux are built with this; without it the allocator's header says
 // that expandable segments are off, whatever the allocator does.
@@ -175,6 +176,18 @@ void copy_text(const std::string& text, char (&target)[N]) {
 }
 
 } // namespace
+
+void torchgauge::pin(void* address, size_t bytes) {
+  const auto pin = runtime<cudaError_t(void*, size_t, unsigned)>("cudaHostRegister");
+  check(pin(address, bytes, /*flags=*/0), "cudaHostRegister");
+}
+
+void torchgauge::unpin(void* address) noexcept {
+  // Nobody can act upon a failure; the process ends with its memory.
+  if (void* found = dlsym(RTLD_DEFAULT, "cudaHostUnregister")) {
+    reinterpret_cast<cudaError_t (*)(void*)>(found)(address);
+  }
+}
 
 extern "C" {
 

@@ -1,6 +1,7 @@
 // The CUDA functions of a build without CUDA: each says so.
 #include "cuda.h"
 #include "distributed.h"
+#include "mover.h"
 
 namespace {
 
@@ -14,6 +15,12 @@ c10::intrusive_ptr<c10d::Backend> torchgauge::nccl_backend(
     const c10::intrusive_ptr<c10d::Store>&, int, int, int, std::chrono::milliseconds) {
   throw NotBuiltWithCuda();
 }
+
+void torchgauge::pin(void*, size_t) {
+  throw NotBuiltWithCuda();
+}
+
+void torchgauge::unpin(void*) noexcept {}
 
 extern "C" {
 

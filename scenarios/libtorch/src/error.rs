@@ -18,6 +18,12 @@ pub enum Error {
         /// libtorch's words, without its stack trace.
         message: String,
     },
+    /// No host memory is left to pin for what is offloaded.
+    #[error("{message}")]
+    HostOutOfMemory {
+        /// How much was asked for, and how much is pinned.
+        message: String,
+    },
     /// libtorch threw something else.
     #[error("libtorch: {message}")]
     Libtorch {
@@ -60,6 +66,8 @@ const OUT_OF_MEMORY: [&str; 6] = [
 
 /// What stands in the words of c10d, Gloo and NCCL alone: the last two throw no type of their own.
 const OF_EXCHANGE: [&str; 5] = ["/gloo/", "/c10d/", "NCCL", "TCPStore", "process group"];
+/// How `shim/mover.cpp` says that no more can be pinned.
+const HOST_OUT_OF_MEMORY: &str = "pinned host memory ran out";
 
 impl Error {
     /// An error of libtorch from its message, which may carry a C++ stack trace.
@@ -71,7 +79,9 @@ impl Error {
             .unwrap_or_default()
             .trim_end()
             .to_owned();
-        if OUT_OF_MEMORY.iter().any(|words| message.contains(words)) {
+        if message.contains(HOST_OUT_OF_MEMORY) {
+            Self::HostOutOfMemory { message }
+        } else if OUT_OF_MEMORY.iter().any(|words| message.contains(words)) {
             Self::OutOfMemory { message }
         } else if OF_EXCHANGE.iter().any(|words| message.contains(words)) {
             Self::Exchange { message }
@@ -176,7 +186,9 @@ pub(crate) unsafe fn pass_on(error: Error, failure: *mut ffi::Failure) {
     let (code, message) = match error {
         Error::OutOfMemory { message } => (ffi::CODE_OUT_OF_MEMORY, message),
         // Its words say what it is.
-        Error::Libtorch { message } | Error::Exchange { message } => (ffi::CODE_LIBTORCH, message),
+        Error::Libtorch { message }
+        | Error::Exchange { message }
+        | Error::HostOutOfMemory { message } => (ffi::CODE_LIBTORCH, message),
         Error::Panic { message } => (ffi::CODE_PANIC, message),
         Error::NotBuiltWithCuda => (ffi::CODE_NOT_BUILT_WITH_CUDA, String::new()),
     };

@@ -33,7 +33,8 @@ macro_rules! opaque {
 }
 
 opaque!(
-    AutocastScope CollectiveWork CudaEvent CudaGraph GradientReducer Inference ProcessGroup SideStream
+    AutocastScope CollectiveWork CudaEvent CudaGraph GradientReducer Inference Keeper Mover
+    ProcessGroup SideStream
 );
 
 #[repr(C)]
@@ -123,6 +124,15 @@ pub(crate) type LastWords = unsafe extern "C" fn(message: *const c_char);
 /// How the shim gives what happened within a step.
 pub(crate) type HappenedVisit =
     unsafe extern "C" fn(into: *mut c_void, all: *const Happened, n: usize);
+
+/// What the shim does with parameters and their tensors on the host.
+pub(crate) type MoverPairs = unsafe extern "C" fn(
+    mover: *const Mover,
+    parameters: *const *const C_tensor,
+    hosts: *const *const C_tensor,
+    n: usize,
+    failure: *mut Failure,
+);
 
 unsafe extern "C" {
     pub(crate) fn torchgauge_free_message(message: *mut c_char);
@@ -345,6 +355,57 @@ unsafe extern "C" {
         milliseconds: *mut f64,
         failure: *mut Failure,
     );
+
+    pub(crate) fn torchgauge_mover_new(
+        gpu: i32,
+        limit: u64,
+        least: u64,
+        mover: *mut *mut Mover,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_mover_free(mover: *mut Mover, failure: *mut Failure);
+    pub(crate) fn torchgauge_mover_counts(mover: *const Mover, moved: *mut u64, pinned: *mut u64);
+    pub(crate) fn torchgauge_mover_host_like(
+        mover: *const Mover,
+        tensor: *const C_tensor,
+        host: *mut *mut C_tensor,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_mover_watch(
+        mover: *const Mover,
+        parameters: *const *const C_tensor,
+        hosts: *const *const C_tensor,
+        n: usize,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_mover_send(mover: *const Mover, on: bool);
+    pub(crate) fn torchgauge_mover_finish(
+        mover: *const Mover,
+        sent: *mut bool,
+        n: usize,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_mover_return(
+        mover: *const Mover,
+        parameters: *const *const C_tensor,
+        hosts: *const *const C_tensor,
+        n: usize,
+        failure: *mut Failure,
+    );
+
+    pub(crate) fn torchgauge_keep_new(
+        mover: *const Mover,
+        form: i32,
+        weights: *const *const C_tensor,
+        n: usize,
+        keeper: *mut *mut Keeper,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_keep_free(keeper: *mut Keeper, failure: *mut Failure);
+    pub(crate) fn torchgauge_keep_begin(keeper: *const Keeper, failure: *mut Failure);
+    pub(crate) fn torchgauge_keep_end();
+    pub(crate) fn torchgauge_keep_enter(is_last: bool, failure: *mut Failure) -> bool;
+    pub(crate) fn torchgauge_keep_leave();
 
     pub(crate) fn torchgauge_cuda_side_stream_enter(
         stream: *mut *mut SideStream,

@@ -9,7 +9,9 @@
 //! | [`checkpoint`] | activations computed again in backward instead of kept |
 //! | [`cuda`] | facts, context, settings, events, side streams, graphs |
 //! | [`distributed`] | process groups, collectives, the averaging of gradients |
+//! | [`keep`] | activations that blocks keep in a shorter form, or in the host's memory |
 //! | [`memory`] | peaks of a GPU's allocator, and a counting allocator for the CPU |
+//! | [`mover`] | copies between a device and pinned host memory |
 //! | [`profiler`] | the kernels and operators that ran |
 //! | [`optim`] | fused SGD and `AdamW` steps, and the parts of a loss scaler |
 //!
@@ -61,7 +63,9 @@ pub mod cuda;
 pub mod distributed;
 mod error;
 mod ffi;
+pub mod keep;
 pub mod memory;
+pub mod mover;
 pub mod optim;
 pub mod profiler;
 mod tensors;

@@ -247,6 +247,8 @@ pub enum FailureReason {
     SettingIgnored,
     /// The device's memory ran out.
     OutOfMemory,
+    /// The host has no memory left for what is offloaded.
+    HostOutOfMemory,
     /// The loss is NaN or infinite.
     LossNotFinite,
     /// The loss did not fall over the run, although it trains on data that it sees again and

@@ -324,8 +324,56 @@ mod tests {
         check(Model::BertBase, cpu, shared, "kernel_cache");
         let graph = r#"{"execution":"cuda-graph"}"#;
         check(Model::BertBase, cpu, graph, "execution");
-        let both = r#"{"execution":"cuda-graph","checkpointing":"blocks"}"#;
-        check(Model::BertBase, gpu, both, "execution");
+        for (both, axis) in [
+            (
+                r#"{"execution":"cuda-graph","checkpointing":"blocks"}"#,
+                "execution",
+            ),
+            (
+                r#"{"execution":"cuda-graph","offload":"both"}"#,
+                "execution",
+            ),
+            (
+                r#"{"execution":"cuda-graph","activations":"int8"}"#,
+                "activations",
+            ),
+        ] {
+            check(Model::BertBase, gpu, both, axis);
+        }
+    }
+
+    #[test]
+    fn less_memory_means_something_where_there_is_any_of_its_kind() {
+        let (cpu, gpu) = (Device::Cpu, Device::Cuda(0));
+        let (train, serve) = (Task::Training, Task::Inference);
+        for (task, device, variant, axis) in [
+            (train, cpu, r#"{"offload":"activations"}"#, "offload"),
+            (serve, gpu, r#"{"offload":"both"}"#, "offload"),
+            (serve, gpu, r#"{"activations":"int8"}"#, "activations"),
+            (
+                train,
+                cpu,
+                r#"{"activations":"bf16","precision":"bf16"}"#,
+                "activations",
+            ),
+            (
+                train,
+                cpu,
+                r#"{"optimizer_state":"int8"}"#,
+                "optimizer_state",
+            ),
+            (
+                train,
+                cpu,
+                r#"{"optimizer_state":"bf16","optimizer":"adamw","precision":"bf16"}"#,
+                "optimizer_state",
+            ),
+        ] {
+            check_refused(Model::BertTiny, task, device, variant, axis);
+        }
+        let all = r#"{"offload":"both","activations":"int8","optimizer_state":"int8","optimizer":"adamw"}"#;
+        let all = serde_json::from_str(all).unwrap();
+        assert_eq!(super::check(Model::BertTiny, train, &all, gpu), Ok(()));
     }
 
     #[test]

@@ -33,6 +33,12 @@ axes! {
     memory_format: MemoryFormat { label: "{value}", needs: &[Need::Images] },
     /// The optimizer.
     optimizer: Optimizer { label: "{value}", needs: &[Need::Training] },
+    /// What lies in the host's memory while nobody needs it.
+    offload: Offload { needs: &[Need::Cuda, Need::Training] },
+    /// In which form blocks keep what backward needs.
+    activations: Activations { needs: &[Need::Training], rule: activations },
+    /// In which form `AdamW` keeps its moments.
+    optimizer_state: OptimizerState { needs: &[Need::Training], rule: optimizer_state },
     /// How the CPU hands the work to the GPU.
     execution: Execution { needs: &[Need::Cuda], rule: execution },
     /// The kernels that compute attention.
@@ -265,6 +271,7 @@ fn execution(asked: &Combination<'_>) -> Result<(), String> {
         ),
         ("sequence_lengths", "changes the shapes from step to step"),
         ("loader_workers", "brings new addresses in every step"),
+        ("offload", "waits for the host's part in every step"),
     ];
     // Serving decodes in places of one size, and reads prompts apart.
     let mut others = others.into_iter().filter(|_| asked.task != Task::Serving);
@@ -275,6 +282,41 @@ fn execution(asked: &Combination<'_>) -> Result<(), String> {
             asked.value(axis)
         )),
     }
+}
+
+fn activations(asked: &Combination<'_>) -> Result<(), String> {
+    let Variant {
+        activations,
+        precision,
+        execution,
+        ..
+    } = asked.variant;
+    let is_short = *activations == Activations::Bf16 && *precision == Precision::Bf16;
+    refuse_if(is_short, || {
+        "precision bf16 keeps bf16 already; use int8, or drop activations".to_owned()
+    })?;
+    let is_captured = *activations == Activations::Int8 && *execution == Execution::CudaGraph;
+    refuse_if(is_captured, || {
+        "int8 with its scales is not supported in a cuda-graph; use bf16, or execution eager"
+            .to_owned()
+    })
+}
+
+fn optimizer_state(asked: &Combination<'_>) -> Result<(), String> {
+    let Variant {
+        optimizer_state: state,
+        optimizer,
+        precision,
+        ..
+    } = asked.variant;
+    let is_chosen = *state != OptimizerState::Fp32;
+    refuse_if(is_chosen && *optimizer != Optimizer::Adamw, || {
+        "the moments of adamw alone have another form; use optimizer: adamw".to_owned()
+    })?;
+    let is_short = *state == OptimizerState::Bf16 && *precision == Precision::Bf16;
+    refuse_if(is_short, || {
+        "precision bf16 has its state in bf16 already; use int8, or drop optimizer_state".to_owned()
+    })
 }
 
 /// `ResNet` is the one family whose images may have other sizes.
@@ -519,10 +561,13 @@ fn queue_length(asked: &Combination<'_>) -> Result<(), String> {
 
 fn parallel(asked: &Combination<'_>) -> Result<(), String> {
     let parallel = asked.variant.parallel;
-    let mut others = vec![(
-        "sequence_lengths",
-        "of other lengths ranks wait for each other",
-    )];
+    let mut others = vec![
+        (
+            "sequence_lengths",
+            "of other lengths ranks wait for each other",
+        ),
+        ("offload", "gradients are exchanged on the device"),
+    ];
     if parallel == Parallel::Sharded {
         others.extend([
             (
@@ -530,6 +575,8 @@ fn parallel(asked: &Combination<'_>) -> Result<(), String> {
                 "blocks are gathered for one backward alone",
             ),
             ("memory_format", "shards are cut from contiguous tensors"),
+            ("activations", "what is gathered for a block is kept by nobody"),
+            ("optimizer_state", "a shard ends within a quantised block"),
             ("lora_rank", "all of a block's parameters are trained alike"),
         ]);
         let is_scaled = asked.variant.precision == Precision::AmpFp16;
@@ -736,6 +783,62 @@ pub enum Optimizer {
     SgdMomentum,
     /// `AdamW`: two extra values for each parameter.
     Adamw,
+}
+
+/// What lies in the host's memory while nobody needs it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Offload {
+    /// Nothing.
+    #[default]
+    None,
+    /// What the blocks of a model keep for backward: copied there in forward, and back ahead of
+    /// need. Of checkpointed blocks these are their inputs.
+    Activations,
+    /// The optimizer's state, and the step itself: gradients go over as backward makes them, the
+    /// CPU moves the parameters, and these come back.
+    Optimizer,
+    /// The two together.
+    Both,
+}
+
+impl Offload {
+    /// Whether what blocks keep is offloaded.
+    pub fn has_activations(self) -> bool {
+        matches!(self, Self::Activations | Self::Both)
+    }
+
+    /// Whether the optimizer is.
+    pub fn has_optimizer(self) -> bool {
+        matches!(self, Self::Optimizer | Self::Both)
+    }
+}
+
+/// In which form blocks keep what backward needs: values that have a gradient, without weights.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Activations {
+    /// As it is.
+    #[default]
+    Plain,
+    /// Single precision in bfloat16.
+    Bf16,
+    /// Whole numbers of 8 bits with a scale for each row.
+    Int8,
+}
+
+/// In which form `AdamW` keeps its moments.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OptimizerState {
+    /// In the parameters' type: single precision, but for the precision `bf16`.
+    #[default]
+    Fp32,
+    /// In bfloat16, rounded to the nearest.
+    Bf16,
+    /// 8 bits for each value, of a dynamic code, with a scale for each 256; those of tables of
+    /// embeddings stay as they are.
+    Int8,
 }
 
 /// How the CPU hands the work to the GPU.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use libtorch::{Result, checkpoint};
+use libtorch::{Result, checkpoint, keep};
 use protocol::Checkpointing;
 use tch::Tensor;
 
@@ -69,6 +69,7 @@ impl<B: Block> Blocks<B> {
                     if let Some(gate) = pass.gate {
                         gate.before(index, &x)?;
                     }
+                    let _kept = keep::block(index + 1 == self.0.len())?;
                     x = lock(block).forward(x, beside, pass.training)?;
                     if let Some(gate) = pass.gate {
                         gate.after(index)?;
@@ -82,7 +83,10 @@ impl<B: Block> Blocks<B> {
             Checkpointing::Blocks => 1,
             Checkpointing::Every(k) => k as usize,
         };
-        for blocks in self.0.chunks(group) {
+        let groups = self.0.chunks(group);
+        let last = groups.len() - 1;
+        for (index, blocks) in groups.enumerate() {
+            let _kept = keep::block(index == last)?;
             let blocks = blocks.to_vec();
             let training = pass.training;
             let inputs: Vec<&Tensor> = std::iter::once(&x).chain(beside).collect();

@@ -60,7 +60,8 @@ pub fn carry_out<W: Write>(
         }
         Err(error) => {
             let memory = meter.and_then(|meter| meter.read_after(&error).ok());
-            Err(results.fail(error, memory.as_ref()))
+            let allocated = memory.as_ref().and_then(|memory| memory.allocated_bytes);
+            Err(results.fail(error.beside(allocated), memory.as_ref()))
         }
     }
 }

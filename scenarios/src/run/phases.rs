@@ -369,6 +369,7 @@ impl<'a, W: Write> Run<'a, W> {
                 data: bench.loader.is_some(),
             });
         let mut watch = StepWatch::new(file.steps.measured as usize, parts, self.place)?;
+        let moved_before = bench.work.moved().map(|(moved, _)| moved);
         let ((), measured) = self.measured(|run| {
             watch.mark()?;
             run.each_measured(|run, step| {
@@ -378,6 +379,7 @@ impl<'a, W: Write> Run<'a, W> {
                 Ok(watch.mark()?)
             })
         })?;
+        let (moved, pinned) = bench.work.moved().unzip();
         let losses = bench.log.losses()?;
         let skips = bench.log.skips()?;
         // Without the place that several warm-up steps may share.
@@ -412,6 +414,10 @@ impl<'a, W: Write> Run<'a, W> {
                 parameter_bytes: Some(bench.work.parameter_bytes()),
                 gradient_bytes: bench.work.gradient_bytes(),
                 optimizer_bytes: bench.work.optimizer_bytes(),
+                offloaded_step_bytes: moved
+                    .zip(moved_before)
+                    .map(|(after, before)| (after - before) / u64::from(file.steps.measured)),
+                pinned_host_bytes: pinned,
                 ..measured.memory
             },
             scaler: self.scaler_state(bench, &skips)?,

@@ -2,14 +2,26 @@
 
 mod graph;
 mod log;
+mod offload;
 mod optimizer;
 mod precision;
 mod scaler;
+mod short;
 
-use libtorch::{autograd, distributed::ProcessGroup};
-use protocol::{Gradients, Parallel, Precision, Retain, Task, Variant};
+use std::ops::Range;
+
+use libtorch::{
+    autograd,
+    distributed::ProcessGroup,
+    keep::{Form, Keeper},
+    mover::Mover,
+};
+use protocol::{
+    Activations, Gradients, OptimizerState, Parallel, Precision, Retain, Task, Variant,
+};
 use tch::{Device, Kind, Tensor};
 
+use self::offload::OnHost;
 pub use self::{
     graph::{Captured, EAGER_STEPS},
     log::StepLog,
@@ -66,6 +78,10 @@ pub struct Work {
     parameters: Parameters,
     arithmetic: Arithmetic,
     pass: Pass<'static>,
+    /// Where something is offloaded.
+    mover: Option<Mover>,
+    /// Where blocks keep something otherwise than as it is.
+    keeper: Option<Keeper>,
     training: Option<Training>,
     gradients: Gradients,
     retain: Retain,
@@ -79,6 +95,10 @@ struct Training {
     /// The trained tensors, in the order of their names.
     trained: Vec<Tensor>,
     optimizer: Optimizer,
+    /// What the optimizer works on, where it is offloaded.
+    on_host: Option<OnHost>,
+    /// The parameters that each of its steps is about, and the form of their moments.
+    groups: Vec<(Range<usize>, OptimizerState)>,
     scaler: Option<LossScaler>,
     /// Where ranks train one model.
     together: Option<Together>,
@@ -101,16 +121,28 @@ impl Work {
             network,
             parameters,
         } = built;
+        let mover = offload::mover(variant, &parameters, device)?;
         let training = if task == Task::Training {
             let trained: Vec<Tensor> = parameters
                 .trained()
                 .iter()
                 .map(|(_, tensor)| tensor.shallow_clone())
                 .collect();
+            let host = mover.as_ref().filter(|_| variant.offload.has_optimizer());
+            let on_host = host.map(|mover| OnHost::new(mover, &trained)).transpose()?;
+            let place = on_host.as_ref().map_or(device, |_| Device::Cpu);
             let scaler = (variant.precision == Precision::AmpFp16)
-                .then(|| LossScaler::new(device))
+                .then(|| LossScaler::new(place))
                 .transpose()?;
+            let form = variant.optimizer_state;
+            let groups = if on_host.is_none() && form == OptimizerState::Fp32 {
+                vec![(0..trained.len(), form)]
+            } else {
+                offload::groups(parameters.trained(), form)
+            };
             Some(Training {
+                groups,
+                on_host,
                 optimizer: Optimizer::new(variant.optimizer),
                 scaler,
                 together: None,
@@ -122,6 +154,8 @@ impl Work {
             None
         };
         Ok(Self {
+            keeper: keeper(variant, mover.as_ref(), &parameters)?,
+            mover,
             network,
             parameters,
             arithmetic: Arithmetic::new(variant.precision, device)?,
@@ -154,6 +188,7 @@ impl Work {
                 let (parameters, precision) = (&self.parameters, variant.precision);
                 let sharded = Sharded::new(group, rank, parameters, precision)?;
                 training.trained = sharded.shards();
+                training.groups = vec![(0..training.trained.len(), variant.optimizer_state)];
                 Some(Together::Sharded(sharded))
             }
         };
@@ -212,7 +247,12 @@ impl Work {
             .map_or(&[], |training| &training.trained)
     }
 
-    /// Bytes of all gradients, once a step has made them.
+    /// Bytes that were copied so far for what is offloaded, and host memory that is pinned for it.
+    pub fn moved(&self) -> Option<(u64, u64)> {
+        self.mover.as_ref().map(Mover::counts)
+    }
+
+    /// Bytes of all gradients that stay, once a step has made them.
     pub fn gradient_bytes(&self) -> Option<u64> {
         self.training.as_ref()?.gradient_bytes
     }
@@ -224,8 +264,13 @@ impl Work {
     /// a value holds no more.
     pub fn gradient_digest(&self) -> Result<Option<f64>, Error> {
         let mut digest = 0_i64;
-        for tensor in self.trained() {
-            let Some(gradient) = autograd::gradient(tensor)? else {
+        let on_host = self.training.as_ref().and_then(|all| all.on_host.as_ref());
+        for (place, tensor) in self.trained().iter().enumerate() {
+            let gradient = match on_host {
+                Some(host) => Some(host.gradients[place].shallow_clone()),
+                None => autograd::gradient(tensor)?,
+            };
+            let Some(gradient) = gradient else {
                 continue;
             };
             let bits = match gradient.kind() {
@@ -239,14 +284,17 @@ impl Work {
         Ok(is_training.then_some((digest & ((1 << 52) - 1)) as f64))
     }
 
-    /// Bytes of the optimizer's state, once a step has made it.
+    /// Bytes of the optimizer's state on the device, once a step has made it.
     pub fn optimizer_bytes(&self) -> Option<u64> {
-        self.training.as_ref()?.optimizer.bytes()
+        let training = self.training.as_ref()?;
+        let bytes = training.optimizer.bytes(training.trained.len())?;
+        Some(training.on_host.as_ref().map_or(bytes, |_| 0))
     }
 
     /// Bytes of the optimizer's state for the trained tensor at this place.
     pub(crate) fn optimizer_bytes_of(&self, place: usize) -> u64 {
         let training = self.training.as_ref();
+        let training = training.filter(|training| training.on_host.is_none());
         training.map_or(0, |training| training.optimizer.bytes_of(place))
     }
 
@@ -347,6 +395,10 @@ impl Work {
                 },
                 ..self.pass
             };
+            if let (Some(mover), Some(_)) = (&self.mover, &training.on_host) {
+                mover.send(index + 1 == training.accumulation);
+            }
+            let kept = self.keeper.as_ref().map(Keeper::pass).transpose()?;
             let (retain, retained) = (self.retain, &mut self.retained);
             let mut loss = self.arithmetic.autocast(|| {
                 let scores = self.network.forward(&batch.input, pass)?;
@@ -356,6 +408,7 @@ impl Work {
                 let _entered = Module::LOSS.enter();
                 self.network.loss(scores, &batch.labels)
             })?;
+            drop(kept);
             if training.accumulation > 1 {
                 loss = loss.f_div_scalar(training.accumulation as f64)?;
             }
@@ -385,29 +438,72 @@ impl Work {
         let Some(training) = &mut self.training else {
             return Ok(());
         };
-        let gradients = match &training.together {
-            Some(Together::Sharded(sharded)) => sharded.gradients(),
+        let on_device: Vec<Tensor>;
+        let (parameters, gradients) = match (&training.on_host, &self.mover) {
+            (Some(host), Some(mover)) => {
+                host.receive(mover, &self.parameters)?;
+                training.gradient_bytes = Some(0);
+                (&host.parameters, &host.gradients)
+            }
             _ => {
-                if training.gradient_bytes.is_none() {
-                    check_gradients(&self.parameters)?;
-                }
-                training.trained.iter().map(Tensor::grad).collect()
+                on_device = match &training.together {
+                    Some(Together::Sharded(sharded)) => sharded.gradients(),
+                    _ => {
+                        if training.gradient_bytes.is_none() {
+                            check_gradients(&self.parameters)?;
+                        }
+                        training.trained.iter().map(Tensor::grad).collect()
+                    }
+                };
+                training.gradient_bytes = Some(on_device.iter().map(nn::bytes).sum());
+                (&training.trained, &on_device)
             }
         };
-        training.gradient_bytes = Some(gradients.iter().map(nn::bytes).sum());
         if let Some(scaler) = &mut training.scaler {
-            scaler.unscale(&gradients)?;
+            scaler.unscale(gradients)?;
         }
         let found_inf = training.scaler.as_ref().map(LossScaler::found_inf);
-        training
-            .optimizer
-            .step(&training.trained, &gradients, found_inf)?;
+        for (of, form) in &training.groups {
+            let optimizer = &mut training.optimizer;
+            optimizer.step(parameters, gradients, found_inf, (of.clone(), *form))?;
+            if let (Some(mover), Some(_)) = (&self.mover, &training.on_host) {
+                mover.bring_back(&training.trained[of.clone()], &parameters[of.clone()])?;
+            }
+        }
         if let Some(scaler) = &mut training.scaler {
             log.add_skip(number, scaler.found_inf())?;
             scaler.update()?;
         }
         Ok(())
     }
+}
+
+/// How blocks keep what backward needs, where that is not as it is.
+fn keeper(
+    variant: &Variant,
+    mover: Option<&Mover>,
+    parameters: &Parameters,
+) -> libtorch::Result<Option<Keeper>> {
+    let mover = mover.filter(|_| variant.offload.has_activations());
+    let form = match variant.activations {
+        Activations::Plain => Form::Plain,
+        Activations::Bf16 => Form::Bf16,
+        Activations::Int8 => Form::Int8,
+    };
+    if mover.is_none() && form == Form::Plain {
+        return Ok(None);
+    }
+    let named = [
+        parameters.trained(),
+        parameters.frozen(),
+        parameters.buffers(),
+    ];
+    let weights: Vec<&Tensor> = named
+        .into_iter()
+        .flatten()
+        .map(|(_, tensor)| tensor)
+        .collect();
+    Keeper::new(mover, form, &weights).map(Some)
 }
 
 /// Refuses a trained parameter without a gradient.

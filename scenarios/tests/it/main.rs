@@ -8,6 +8,7 @@ mod checkpointing;
 mod data;
 mod decoder;
 mod failures;
+mod lean;
 mod loader;
 mod ranks;
 mod steps;
