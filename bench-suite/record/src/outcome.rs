@@ -176,7 +176,8 @@ reasons! {
     SettingIgnored, expected;
     /// The workload cannot read its run file.
     BadRunFile;
-    /// A worker of the data loader ended, or `/dev/shm` has no room for its batches.
+    /// A worker of the data loader ended, `/dev/shm` has no room for its batches, or its folder
+    /// has a file that it cannot read.
     DataLoader, expected;
     /// libtorch threw something else.
     Libtorch, expected;

@@ -32,7 +32,7 @@ macro_rules! opaque {
     )*};
 }
 
-opaque!(AutocastScope CudaEvent CudaGraph Inference SideStream);
+opaque!(AutocastScope Copier CudaEvent CudaGraph Inference SideStream);
 
 #[repr(C)]
 pub(crate) struct CudaFacts {
@@ -277,6 +277,22 @@ unsafe extern "C" {
         earlier: *const CudaEvent,
         later: *const CudaEvent,
         milliseconds: *mut f64,
+        failure: *mut Failure,
+    );
+
+    pub(crate) fn torchgauge_cuda_copier_new(copier: *mut *mut Copier, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_copier_free(copier: *mut Copier);
+    pub(crate) fn torchgauge_cuda_copier_copy(
+        copier: *const Copier,
+        tensor: *const C_tensor,
+        began: *mut CudaEvent,
+        ended: *mut CudaEvent,
+        there: *mut *mut C_tensor,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_cuda_receive(
+        tensor: *const C_tensor,
+        ended: *const CudaEvent,
         failure: *mut Failure,
     );
 

@@ -7,7 +7,7 @@
 //! | [`autocast`] | mixed precision with a chosen type, on the CPU and on a GPU |
 //! | [`autograd`] | backward, gradients set to none |
 //! | [`checkpoint`] | activations computed again in backward instead of kept |
-//! | [`cuda`] | facts, context, settings, events, side streams, graphs |
+//! | [`cuda`] | facts, context, settings, events, side streams, graphs, copies |
 //! | [`memory`] | peaks of a GPU's allocator, and a counting allocator for the CPU |
 //! | [`profiler`] | the kernels and operators that ran |
 //! | [`optim`] | fused SGD and `AdamW` steps, and the parts of a loss scaler |

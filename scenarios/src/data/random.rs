@@ -22,6 +22,9 @@ pub(super) enum Purpose {
     WarmupArrivals = 7,
     MeasuredArrivals = 8,
     Allocations = 9,
+    Pictures = 10,
+    Order = 11,
+    Crops = 12,
 }
 
 /// The random numbers of one sample for one purpose.
