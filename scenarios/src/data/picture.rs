@@ -124,39 +124,32 @@ impl Crop {
     /// As torchvision's `RandomResizedCrop` and `RandomHorizontalFlip`: 8 % of the area to all of
     /// it, sides of 3 to 4 up to 4 to 3; where ten draws do not fit, all of the image.
     fn draw(stream: &mut Stream, width: i64, height: i64) -> Self {
-        let is_flipped = stream.uniform() < 0.5;
+        let mut crop = Self {
+            top: 0,
+            left: 0,
+            height,
+            width,
+            is_flipped: stream.uniform() < 0.5,
+        };
         let area = (width * height) as f64;
+        let widest = (4.0_f64 / 3.0).ln();
+        #[expect(clippy::cast_possible_truncation, reason = "a side of an image")]
+        let side = |square: f64| square.sqrt().round() as i64;
         for _ in 0..10 {
             let target = area * (0.08 + 0.92 * stream.uniform());
-            let widest = (4.0_f64 / 3.0).ln();
             let ratio = (widest * (2.0 * stream.uniform() - 1.0)).exp();
-            let side = |square: f64| {
-                #[expect(clippy::cast_possible_truncation, reason = "a side of an image")]
-                let side = square.sqrt().round() as i64;
-                side
-            };
             let (wide, high) = (side(target * ratio), side(target / ratio));
             if (1..=width).contains(&wide) && (1..=height).contains(&high) {
                 let mut within = |room: i64| {
                     let place = stream.below(room.unsigned_abs() + 1);
                     i64::try_from(place).unwrap_or_default()
                 };
-                return Self {
-                    top: within(height - high),
-                    left: within(width - wide),
-                    height: high,
-                    width: wide,
-                    is_flipped,
-                };
+                (crop.top, crop.left) = (within(height - high), within(width - wide));
+                (crop.height, crop.width) = (high, wide);
+                break;
             }
         }
-        Self {
-            top: 0,
-            left: 0,
-            height,
-            width,
-            is_flipped,
-        }
+        crop
     }
 }
 

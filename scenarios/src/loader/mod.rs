@@ -25,10 +25,7 @@ use tch::Device;
 use tempfile::TempDir;
 
 pub use self::worker::work;
-use self::{
-    ahead::Ahead,
-    workers::{Numbers, Workers},
-};
+use self::{ahead::Ahead, workers::Workers};
 use crate::{
     Error,
     data::{Batch, Folder},
@@ -103,15 +100,10 @@ impl Loader {
         if let Some(folder) = &folder {
             figures.data_folder_bytes = Some(Folder::at(folder.path(), file).write()?);
         }
-        let numbers = match folder {
-            Some(_) => Numbers::Rising,
-            None => Numbers::Few {
-                accumulation: variant.accumulation.get() as usize,
-                different,
-            },
-        };
+        let accumulation = variant.accumulation.get() as usize;
+        let turns = (!is_folder).then_some([accumulation, different]);
         let path = folder.as_ref().map(TempDir::path);
-        let mut workers = Workers::start(file, count.get() as usize, path, numbers)?;
+        let mut workers = Workers::start(file, count.get() as usize, path, turns)?;
         if folder.is_some() {
             let rate = workers.rate(ALONE)? * f64::from(variant.batch.get());
             figures.loader_samples_per_second = Some(rate);

@@ -23,19 +23,9 @@ pub(super) struct Workers {
     asked: usize,
     /// How many are asked for ahead of need.
     ahead: usize,
-    numbers: Numbers,
-}
-
-/// Which micro-batches are asked for.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Numbers {
-    /// One after the other.
-    Rising,
-    /// Of so many in a step as many as differ, in turn.
-    Few {
-        accumulation: usize,
-        different: usize,
-    },
+    /// Of so many micro-batches of a step as many as differ are asked for in turn; one after the
+    /// other, without end, where this is `None`.
+    turns: Option<[usize; 2]>,
 }
 
 #[derive(Debug)]
@@ -51,14 +41,14 @@ impl Workers {
         file: &RunFile,
         count: usize,
         folder: Option<&Path>,
-        numbers: Numbers,
+        turns: Option<[usize; 2]>,
     ) -> Result<Self, Error> {
         let mut all = Self {
             workers: Vec::with_capacity(count),
             taken: 0,
             asked: 0,
             ahead: count * prefetch(file),
-            numbers,
+            turns,
         };
         let folder = folder.map_or_else(String::new, |path| path.display().to_string());
         let text = format!("{}\n{folder}", file.to_line()?);
@@ -127,13 +117,9 @@ impl Workers {
 
     /// Asks the worker whose turn it is for one micro-batch more.
     fn ask(&mut self) -> Result<(), Error> {
-        let index = match self.numbers {
-            Numbers::Rising => self.asked,
-            Numbers::Few {
-                accumulation,
-                different,
-            } => (self.asked % accumulation) % different,
-        };
+        let index = self
+            .turns
+            .map_or(self.asked, |[of, different]| (self.asked % of) % different);
         let place = self.asked % self.workers.len();
         self.asked += 1;
         let sent = writeln!(self.workers[place].requests, "{index}");
@@ -245,7 +231,7 @@ mod tests {
             taken: 0,
             asked: 0,
             ahead: 1,
-            numbers: Numbers::Rising,
+            turns: None,
         }
     }
 
