@@ -152,6 +152,27 @@ pub enum Error {
         doing: &'static str,
         source: io::Error,
     },
+    /// A file of the folder that a data loader reads.
+    #[error(
+        "{doing} `{path}`: {source}{}",
+        if source.kind() == io::ErrorKind::StorageFull {
+            "; raise `limits.tmp`, or take fewer folder_samples"
+        } else {
+            ""
+        }
+    )]
+    Folder {
+        doing: &'static str,
+        path: String,
+        source: io::Error,
+    },
+    /// What lies in memory alone is never read from a disk.
+    #[error(
+        "page_cache cold needs a folder on a disk, and `{folder}` lies in memory (tmpfs), as all \
+         that a container may write does; use page_cache warm, or `--engine process` with TMPDIR \
+         on a disk"
+    )]
+    PageCache { folder: String },
     #[error(transparent)]
     Libtorch(#[from] libtorch::Error),
     /// The results file cannot be written.
@@ -185,7 +206,8 @@ impl Error {
             Self::DeviceUnavailable { .. } => FailureReason::DeviceUnavailable,
             Self::SettingIgnored { .. }
             | Self::EnvironmentMissing { .. }
-            | Self::KernelCache { .. } => FailureReason::SettingIgnored,
+            | Self::KernelCache { .. }
+            | Self::PageCache { .. } => FailureReason::SettingIgnored,
             Self::HostMemory { .. } | Self::GpuMemory { .. } => FailureReason::OutOfMemory,
             Self::OffloadMemory { .. }
             | Self::Libtorch(libtorch::Error::HostOutOfMemory { .. }) => {
@@ -195,9 +217,10 @@ impl Error {
             Self::LossNotFalling { .. } => FailureReason::LossNotFalling,
             Self::ObjectiveNotMet { .. } => FailureReason::SloNotMet,
             Self::GradientMissing { .. } => FailureReason::GradientMissing,
-            Self::Loader { .. } | Self::SharedMemory { .. } | Self::Pipe { .. } => {
-                FailureReason::DataLoader
-            }
+            Self::Loader { .. }
+            | Self::SharedMemory { .. }
+            | Self::Pipe { .. }
+            | Self::Folder { .. } => FailureReason::DataLoader,
             Self::Libtorch(error) | Self::NotCapturable(error) if memory_ran_out(error) => {
                 FailureReason::OutOfMemory
             }

@@ -1,6 +1,6 @@
 //! What the kernel says about this process. `None` where it does not say.
 
-use std::{fs, time::Duration};
+use std::{fmt, fs, time::Duration};
 
 /// Most resident bytes of the process so far: `VmHWM` of `/proc/self/status`.
 pub fn peak_resident_bytes() -> Option<u64> {
@@ -18,7 +18,12 @@ pub fn since_process_start() -> Option<Duration> {
 /// CPU time of the process so far, all threads together, in seconds: fields 14 and 15 of
 /// `/proc/self/stat`, in hundredths.
 pub fn cpu_seconds() -> Option<f64> {
-    cpu_time(&fs::read_to_string("/proc/self/stat").ok()?)
+    cpu_seconds_of("self")
+}
+
+/// As [`cpu_seconds`], of another process.
+pub fn cpu_seconds_of(process: impl fmt::Display) -> Option<f64> {
+    cpu_time(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
 }
 
 /// Bytes of memory that this process may still take: what the machine has available, and what its

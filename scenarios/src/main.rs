@@ -2,6 +2,7 @@
 //!
 //! With the flag of a data loader's worker alone it makes batches for the process that started it.
 //! Where the run file asks for several ranks and `RANK` is not set, it starts itself once for each.
+//! `scenario --write-folder RUN_FILE FOLDER` writes the folder that the run's loader would read.
 //!
 //! Exit codes: 0 the run finished; 1 it failed, and the results file says why; 2 wrong usage.
 
@@ -12,7 +13,7 @@ use std::{
 use protocol::{RunFile, SNAPSHOT_FILE};
 use ranks::{How, Lost, Patience, Place};
 use scenario::{
-    Error, host, loader, log,
+    Error, data::Folder, host, loader, log,
     results::{self, Results},
     run,
     summary::Summary,
@@ -28,6 +29,18 @@ fn code(age: Duration) -> u8 {
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
     if arguments == [loader::WORKER_FLAG] {
         return loader::work();
+    }
+    if let [flag, run_file, folder] = arguments.as_slice()
+        && flag == "--write-folder"
+    {
+        let written = write_folder(Path::new(run_file), Path::new(folder));
+        return match written {
+            Ok(bytes) => {
+                log(format_args!("{bytes} bytes"));
+                0
+            }
+            Err(error) => failed(&error),
+        };
     }
     let [run_file, results_file] = arguments.as_slice() else {
         log(format_args!("usage: scenario RUN_FILE RESULTS_FILE"));
@@ -54,10 +67,7 @@ fn code(age: Duration) -> u8 {
             }
             0
         }
-        Err(error) => {
-            log(format_args!("failed: {}", error.brief()));
-            1
-        }
+        Err(error) => failed(&error),
     }
 }
 
@@ -100,6 +110,23 @@ fn read(run_file: &Path, place: Option<Place>) -> io::Result<String> {
     own.map_err(io::Error::other)
 }
 
+fn failed(error: &Error) -> u8 {
+    log(format_args!("failed: {}", error.brief()));
+    1
+}
+
+fn write_folder(run_file: &Path, folder: &Path) -> Result<u64, Error> {
+    let text = read(run_file, None).map_err(|source| missing(run_file, source))?;
+    Folder::at(folder, &RunFile::parse(&text)?).write()
+}
+
+fn missing(run_file: &Path, source: io::Error) -> Error {
+    Error::RunFileMissing {
+        path: run_file.display().to_string(),
+        source,
+    }
+}
+
 fn execute(
     run_file: &Path,
     results_file: &Path,
@@ -118,11 +145,7 @@ fn execute(
             results::fail_at(&path, rank, error.into());
         });
     }
-    let text = read(run_file, place).map_err(|source| Error::RunFileMissing {
-        path: run_file.display().to_string(),
-        source,
-    });
-    let text = match text {
+    let text = match read(run_file, place).map_err(|source| missing(run_file, source)) {
         Ok(text) => text,
         Err(error) => return Err(results.fail(error, None)),
     };

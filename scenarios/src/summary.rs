@@ -4,7 +4,7 @@ use protocol::{Shortage, Values};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::serving::Serving;
+use crate::{loader::Figures, serving::Serving};
 
 /// The numbers of a summary, a memory reading or a step's parts, by name. What is `None` has no
 /// entry.
@@ -65,6 +65,12 @@ pub struct Summary {
     /// The task collectives' own.
     #[serde(flatten)]
     pub collective: Option<Collective>,
+    /// Share of the measured steps in which they waited for a data loader; `None` where there is
+    /// none, and where parts are not timed.
+    pub data_wait_ratio: Option<f64>,
+    /// The data loader's own.
+    #[serde(flatten)]
+    pub loader: Option<Figures>,
     /// CPU time that the process took during the measured steps, all threads together, in
     /// hundredths of a second.
     pub cpu_seconds: Option<f64>,

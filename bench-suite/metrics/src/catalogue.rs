@@ -148,6 +148,31 @@ catalogue! {
         "Mean time of a step's backward, recomputation included.");
     STEP_OPTIMIZER = seconds("step_optimizer_seconds", "optimizer, of a step", MEASURED,
         "Mean time of a step's unscaling and optimizer.");
+    DATA_WAIT = across(Across::Mean, headline(explains(0.1, time("data_wait_ratio",
+        "waiting for data", Unit::Ratio, MEASURED,
+        "Share of the measured steps in which they waited for a data loader and for its batches to \
+         reach the device: `step_data_seconds` of all steps over their time."))));
+    LOADER_RATE = across(Across::Sum, headline(explains(0.05, Metric {
+        direction: Direction::HigherIsBetter,
+        ..time("loader_samples_per_second", "loader alone", Unit::SamplesPerSecond,
+            ("before the warm-up", source::WORKLOAD_CLOCK),
+            "Samples that a data loader hands over a second where nobody trains on them, in at \
+             least two seconds, once those that were made ahead are gone. `data: folder` only.")
+    })));
+    LOADER_CPU = across(Across::Sum, seconds("loader_cpu_seconds", "CPU time of the loader",
+        (window::MEASURED_STEPS, source::KERNEL),
+        "CPU time of a data loader's workers together; `cpu_seconds` does not have it."));
+    HOST_TO_DEVICE = across(Across::Mean, explains(0.1, Metric {
+        direction: Direction::HigherIsBetter,
+        ..time("host_to_device_bytes_per_second", "host to GPU", Unit::BytesPerSecond,
+            (window::MEASURED_STEPS, source::CLOCK),
+            "Bytes of the inputs that a data loader brings to the GPU over the time that they took: \
+             from pageable memory the driver's staging counts, from pinned memory the copy alone.")
+    }));
+    DATA_FOLDER = describes(bytes("data_folder_bytes", "folder of data",
+        ("before the warm-up", source::COUNTER),
+        "Bytes of the files that a data loader reads. They lie in the run's `/tmp`, which in a \
+         container is memory of the container's."));
     UTILIZATION = across(Across::Mean, Metric {
         direction: Direction::HigherIsBetter,
         ..time("model_utilization_ratio", "model utilization", Unit::Ratio,

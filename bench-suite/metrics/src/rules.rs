@@ -76,6 +76,9 @@ const RULES: &[Rule] = &[
     AtMost("iteration_p99_seconds", "measured_seconds", 0.0),
     Within("exposed_exchange_ratio", 0.0, 1.0),
     AtMost("batch_mean_count", "asked_batch", 0.0),
+    Within("data_wait_ratio", 0.0, 1.0),
+    Positive("loader_samples_per_second"),
+    Positive("host_to_device_bytes_per_second"),
     // Launching one kernel takes some 5 µs.
     Least("step_minimum_seconds", 1e-5),
     AtMostNearly("step_sum_seconds", "measured_seconds", CLOCK),
@@ -197,6 +200,9 @@ mod tests {
             ("answered_requests_count", 2.0),
             ("rejected_ratio", 0.0),
             ("batch_mean_count", 2.0),
+            ("data_wait_ratio", 0.25),
+            ("loader_samples_per_second", 20.0),
+            ("host_to_device_bytes_per_second", 5e9),
             ("step_minimum_seconds", 0.5),
             ("step_sum_seconds", 1.0),
             ("measure_seconds", 1.02),
@@ -355,6 +361,8 @@ mod tests {
             ),
             ("rejected_ratio", 1.5, "is 1.5, expected 0 to 1"),
             ("batch_mean_count", 5.0, "more than asked_batch, which is 4"),
+            ("data_wait_ratio", 1.01, "is 1.01, expected 0 to 1"),
+            ("loader_samples_per_second", 0.0, "a number above 0"),
         ] {
             check_broken(name, value, expect);
         }

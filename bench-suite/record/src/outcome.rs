@@ -177,7 +177,8 @@ reasons! {
     SettingIgnored, expected;
     /// The workload cannot read its run file.
     BadRunFile;
-    /// A worker of the data loader ended, or `/dev/shm` has no room for its batches.
+    /// A worker of the data loader ended, `/dev/shm` has no room for its batches, or its folder
+    /// has a file that it cannot read.
     DataLoader, expected;
     /// Ranks could not exchange something: one of them ended or hangs, or a GPU does not see another.
     Exchange, expected;

@@ -15,6 +15,7 @@
 #include <ATen/Context.h>
 #include <ATen/core/Generator.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
@@ -54,6 +55,10 @@ using AllocatorConfig = allocator::CUDAAllocatorConfig;
 struct SideStream {
   explicit SideStream(c10::Stream stream) : guard(stream) {}
   c10::StreamGuard guard;
+};
+
+struct Copier {
+  c10::Stream stream;
 };
 
 struct CudaGraph {
@@ -419,6 +424,43 @@ void torchgauge_cuda_side_stream_leave(SideStream* stream, Failure* failure) noe
   guarded(failure, [&] {
     const std::unique_ptr<SideStream> owned(stream);
     c10::cuda::device_synchronize();
+  });
+}
+
+void torchgauge_cuda_copier_new(Copier** copier, Failure* failure) noexcept {
+  guarded(failure, [&] { *copier = new Copier{c10::cuda::getStreamFromPool().unwrap()}; });
+}
+
+void torchgauge_cuda_copier_free(Copier* copier) noexcept {
+  delete copier;
+}
+
+void torchgauge_cuda_copier_copy(
+    const Copier* copier,
+    const at::Tensor* tensor,
+    c10::Event* began,
+    c10::Event* ended,
+    at::Tensor** there,
+    Failure* failure) noexcept {
+  guarded(failure, [&] {
+    // Makes the stream's GPU current too: the thread may be a new one.
+    const c10::StreamGuard guard(copier->stream);
+    at::Tensor pinned = at::empty(tensor->sizes(), tensor->options().pinned_memory(true));
+    pinned.copy_(*tensor);
+    began->record(copier->stream);
+    at::Tensor copy = pinned.to(tensor->options().device(copier->stream.device()), true);
+    ended->record(copier->stream);
+    // The allocator of pinned memory waits for the copy before it gives the memory to another.
+    *there = new at::Tensor(std::move(copy));
+  });
+}
+
+void torchgauge_cuda_receive(
+    const at::Tensor* tensor, const c10::Event* ended, Failure* failure) noexcept {
+  guarded(failure, [&] {
+    const c10::Stream current = c10::cuda::getCurrentCUDAStream().unwrap();
+    ended->block(current);
+    tensor->record_stream(current);
   });
 }
 

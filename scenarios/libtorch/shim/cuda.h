@@ -13,6 +13,9 @@ extern "C" {
 // A stream of its own, current for the thread as long as this lives.
 struct SideStream;
 
+// A stream of its own for copies to a GPU.
+struct Copier;
+
 // A graph and what it takes to clean up after a capture that failed.
 struct CudaGraph;
 
@@ -133,6 +136,25 @@ void torchgauge_cuda_event_elapsed(
     const c10::Event* later,
     double* milliseconds,
     Failure* failure) noexcept;
+
+// On the current GPU.
+void torchgauge_cuda_copier_new(Copier** copier, Failure* failure) noexcept;
+
+void torchgauge_cuda_copier_free(Copier* copier) noexcept;
+
+// Copies to pinned memory, then queues the copy from there, between two marks.
+void torchgauge_cuda_copier_copy(
+    const Copier* copier,
+    const at::Tensor* tensor,
+    c10::Event* began,
+    c10::Event* ended,
+    at::Tensor** there,
+    Failure* failure) noexcept;
+
+// What is queued on the current stream from now on waits for the copy; the copy's memory waits for
+// what is queued until it is freed.
+void torchgauge_cuda_receive(
+    const at::Tensor* tensor, const c10::Event* ended, Failure* failure) noexcept;
 
 void torchgauge_cuda_graph_new(CudaGraph** graph, Failure* failure) noexcept;
 

@@ -120,6 +120,21 @@ void torchgauge_cuda_event_elapsed(const c10::Event*, const c10::Event*, double*
   refuse(failure);
 }
 
+void torchgauge_cuda_copier_new(Copier**, Failure* failure) noexcept {
+  refuse(failure);
+}
+
+void torchgauge_cuda_copier_free(Copier*) noexcept {}
+
+void torchgauge_cuda_copier_copy(
+    const Copier*, const at::Tensor*, c10::Event*, c10::Event*, at::Tensor**, Failure* failure) noexcept {
+  refuse(failure);
+}
+
+void torchgauge_cuda_receive(const at::Tensor*, const c10::Event*, Failure* failure) noexcept {
+  refuse(failure);
+}
+
 void torchgauge_cuda_graph_new(CudaGraph**, Failure* failure) noexcept {
   refuse(failure);
 }

@@ -1,14 +1,16 @@
-//! GPUs: facts, context, settings, events, side streams and graphs.
+//! GPUs: facts, context, settings, events, side streams, graphs and copies.
 //!
 //! All of it answers [`crate::Error::NotBuiltWithCuda`] in a build without the feature `cuda`,
 //! except [`built`], [`is_available`] and [`device_count`], which say that there is nothing.
 
+mod copier;
 mod event;
 mod facts;
 mod graph;
 
 use std::ffi::c_char;
 
+pub use copier::{Copied, Copier};
 pub use event::Event;
 pub use facts::facts;
 pub use graph::{Graph, on_side_stream};

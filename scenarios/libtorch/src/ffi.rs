@@ -33,7 +33,7 @@ macro_rules! opaque {
 }
 
 opaque!(
-    AutocastScope CollectiveWork CudaEvent CudaGraph GradientReducer Inference Keeper Mover
+    AutocastScope CollectiveWork Copier CudaEvent CudaGraph GradientReducer Inference Keeper Mover
     ProcessGroup SideStream
 );
 
@@ -406,6 +406,22 @@ unsafe extern "C" {
     pub(crate) fn torchgauge_keep_end();
     pub(crate) fn torchgauge_keep_enter(is_last: bool, failure: *mut Failure) -> bool;
     pub(crate) fn torchgauge_keep_leave();
+
+    pub(crate) fn torchgauge_cuda_copier_new(copier: *mut *mut Copier, failure: *mut Failure);
+    pub(crate) fn torchgauge_cuda_copier_free(copier: *mut Copier);
+    pub(crate) fn torchgauge_cuda_copier_copy(
+        copier: *const Copier,
+        tensor: *const C_tensor,
+        began: *mut CudaEvent,
+        ended: *mut CudaEvent,
+        there: *mut *mut C_tensor,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_cuda_receive(
+        tensor: *const C_tensor,
+        ended: *const CudaEvent,
+        failure: *mut Failure,
+    );
 
     pub(crate) fn torchgauge_cuda_side_stream_enter(
         stream: *mut *mut SideStream,

@@ -7,7 +7,7 @@
 //! | [`autocast`] | mixed precision with a chosen type, on the CPU and on a GPU |
 //! | [`autograd`] | backward, gradients set to none |
 //! | [`checkpoint`] | activations computed again in backward instead of kept |
-//! | [`cuda`] | facts, context, settings, events, side streams, graphs |
+//! | [`cuda`] | facts, context, settings, events, side streams, graphs, copies |
 //! | [`distributed`] | process groups, collectives, the averaging of gradients |
 //! | [`keep`] | activations that blocks keep in a shorter form, or in the host's memory |
 //! | [`memory`] | peaks of a GPU's allocator, and a counting allocator for the CPU |

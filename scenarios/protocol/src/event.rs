@@ -260,7 +260,8 @@ pub enum FailureReason {
     GradientMissing,
     /// Serving keeps its latency objective at no rate of arrivals.
     SloNotMet,
-    /// A worker of the data loader ended, or `/dev/shm` has no room for its batches.
+    /// A worker of the data loader ended, `/dev/shm` has no room for its batches, or its folder
+    /// has a file that it cannot read.
     DataLoader,
     /// Ranks could not exchange something: one of them ended or hangs, or a GPU does not see
     /// another.

@@ -205,6 +205,8 @@ impl Steps {
             Err("steps of training alone have gradients and optimizer state")
         } else if variant.sequence_lengths.is_some() {
             Err("with sequence_lengths one step is unlike another")
+        } else if variant.pin_memory == Some(true) {
+            Err("with pin_memory the next batch arrives within the step")
         } else if is_async {
             Err("cudaMallocAsync reports no allocations; take the native backend")
         } else {
@@ -506,6 +508,12 @@ mod tests {
             file.variant.sequence_lengths = Some("16-64".parse().unwrap());
         };
         check(bert, Some("one step is unlike another"));
+        let pinned = |file: &mut RunFile| {
+            file.device = Device::Cuda(0);
+            file.variant =
+                serde_json::from_str(r#"{"loader_workers":2,"pin_memory":true}"#).unwrap();
+        };
+        check(pinned, Some("arrives within the step"));
     }
 
     #[test]

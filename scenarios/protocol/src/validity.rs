@@ -404,6 +404,28 @@ mod tests {
         check_refused(model, Task::Training, cpu, alone, "prefetch_factor");
         let graph = r#"{"loader_workers":2,"execution":"cuda-graph"}"#;
         check_refused(model, Task::Training, gpu, graph, "execution");
+        for (axis, more) in [
+            ("data", r#""data":"folder""#),
+            (
+                "data",
+                r#""data":"folder","loader_workers":2,"folder_samples":1,"batch":2"#,
+            ),
+            (
+                "folder_samples",
+                r#""folder_samples":64,"loader_workers":2"#,
+            ),
+            (
+                "page_cache",
+                r#""page_cache":"cold","data":"synthetic","loader_workers":2"#,
+            ),
+            ("pin_memory", r#""pin_memory":true"#),
+        ] {
+            check_refused(model, Task::Training, gpu, &format!("{{{more}}}"), axis);
+        }
+        let pinned = r#"{"pin_memory":true,"loader_workers":2}"#;
+        check_refused(model, Task::Training, cpu, pinned, "pin_memory");
+        let folder = r#"{"data":"folder","loader_workers":2}"#;
+        check_refused(model, Task::Inference, gpu, folder, "loader_workers");
         let variant = r#"{"loader_workers":256,"prefetch_factor":64}"#;
         let variant: Variant = serde_json::from_str(variant).unwrap();
         assert_eq!(super::check(model, Task::Training, &variant, cpu), Ok(()));

@@ -94,6 +94,31 @@ axes! {
     // Requests and answers for all of them fit into a pipe, so that nobody waits for nobody.
     #[serde(skip_serializing_if = "Option::is_none")]
     prefetch_factor: Option<Count<64>> { label: "prefetch={value}", rule: prefetch_factor },
+    /// What the loader's workers make the micro-batches of, `synthetic` unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Data")]
+    data: Option<Data> { label: "{value}", needs: &[Need::Training], rule: data },
+    /// Samples in the folder, 1024 unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folder_samples: Option<Count<16_384>> {
+        label: "samples={value}",
+        rule: |asked| of_folder(asked, asked.variant.folder_samples.is_some()),
+    },
+    /// Whether the kernel has the folder's files in memory when a worker reads them, `warm` unless
+    /// said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "PageCache")]
+    page_cache: Option<PageCache> {
+        label: "{value}",
+        rule: |asked| of_folder(asked, asked.variant.page_cache.is_some()),
+    },
+    /// Whether batches of a loader go to the GPU from pinned memory on a stream of their own, while
+    /// it computes; from pageable memory, and on the stream that computes, unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pin_memory: Option<bool> {
+        needs: &[Need::Cuda],
+        rule: |asked| of_loader(asked, asked.variant.pin_memory.is_some()),
+    },
     /// Rank of low-rank adapters, which are trained in place of the model's own weights; all
     /// weights are trained unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -487,15 +512,32 @@ fn image_size(asked: &Combination<'_>) -> Result<(), String> {
 }
 
 fn prefetch_factor(asked: &Combination<'_>) -> Result<(), String> {
-    let Variant {
-        loader_workers,
-        prefetch_factor,
-        ..
-    } = asked.variant;
-    refuse_if(
-        prefetch_factor.is_some() && loader_workers.is_none(),
-        || "only loader_workers make batches ahead; give both, or drop prefetch_factor".into(),
-    )
+    of_loader(asked, asked.variant.prefetch_factor.is_some())
+}
+
+fn of_loader(asked: &Combination<'_>, is_asked: bool) -> Result<(), String> {
+    refuse_if(is_asked && asked.variant.loader_workers.is_none(), || {
+        "there is no data loader; give loader_workers too".to_owned()
+    })
+}
+
+fn data(asked: &Combination<'_>) -> Result<(), String> {
+    let (variant, samples) = (asked.variant, asked.variant.folder_samples());
+    if variant.data != Some(Data::Folder) {
+        return Ok(());
+    }
+    of_loader(asked, true)?;
+    refuse_if(variant.batch.get() > samples, || {
+        let batch = variant.batch;
+        format!("a folder of {samples} samples has no batch of {batch}; raise folder_samples")
+    })
+}
+
+fn of_folder(asked: &Combination<'_>, is_asked: bool) -> Result<(), String> {
+    let is_there = asked.variant.data == Some(Data::Folder);
+    refuse_if(is_asked && !is_there, || {
+        "no folder is read; give data: folder too".to_owned()
+    })
 }
 
 fn of_adapters(asked: &Combination<'_>, is_asked: bool) -> Result<(), String> {
@@ -921,6 +963,29 @@ pub enum Allocations {
     Alternating,
 }
 
+/// What a data loader's workers make micro-batches of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Data {
+    /// The same few micro-batches, made anew each time.
+    #[default]
+    Synthetic,
+    /// Files: JPEGs that are decoded, cropped at random, resized, flipped and normalised, or a file
+    /// of tokens.
+    Folder,
+}
+
+/// Whether the kernel has the folder's files in memory when they are read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PageCache {
+    /// As writing them left them, and where they lie in memory anyway.
+    #[default]
+    Warm,
+    /// Each is read from the disk every time.
+    Cold,
+}
+
 /// Where the CUDA driver keeps the kernels that it compiles for the GPU. cuDNN's trials have it
 /// compile some hundred.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -992,6 +1057,11 @@ impl Variant {
     /// Whether serving searches the highest rate that keeps the objective.
     pub fn searches_rate(&self) -> bool {
         self.arrival_rate.is_none() && self.slo_ms.is_some()
+    }
+
+    /// Samples in the folder that a data loader reads.
+    pub fn folder_samples(&self) -> u32 {
+        self.folder_samples.map_or(1024, Count::get)
     }
 
     /// Requests that wait at most.

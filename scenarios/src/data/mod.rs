@@ -7,12 +7,15 @@
 //!
 //! A run, with a data loader or without, trains on few fixed micro-batches again and again, as
 //! synthetic benchmarks do: the device works the same, no data set is needed, and the loss falls,
-//! which a validity check can ask for. Where lengths vary, a step takes the beginning of each
+//! which a validity check can ask for. Where a data loader reads a folder, [`Folder`] makes that of
+//! the seed too. Where lengths vary, a step takes the beginning of each
 //! sequence.
 
 mod allocations;
 mod arrivals;
+mod folder;
 mod lengths;
+mod picture;
 mod random;
 
 use std::{ops::Range, thread};
@@ -24,6 +27,7 @@ use self::random::{Purpose, Stream};
 pub use self::{
     allocations::Tensors,
     arrivals::{ArrivalTimes, traced_rate},
+    folder::Folder,
     lengths::Lengths,
 };
 use crate::{
@@ -117,47 +121,55 @@ impl Source {
 
     /// Micro-batch number `index`, on the device.
     pub fn micro_batch(&self, index: usize, device: Device) -> Result<Batch, Error> {
-        let samples = (index * self.batch) as u64..;
+        let samples = ((index * self.batch) as u64..).take(self.batch);
         let size = self.size as usize;
         let extent = i64::from(self.size);
-        let (input, labels) = match self.vocabulary {
-            Vocabulary::Classes(count) => {
-                let pixels = self.pixels(samples.start, 3 * size.pow(2))?;
-                let classes = count.unsigned_abs();
-                let labels: Vec<i64> = samples
-                    .take(self.batch)
-                    .map(|sample| {
-                        let label = Stream::new(self.seed, Purpose::Labels, sample).below(classes);
-                        i64::try_from(label).unwrap_or_default()
-                    })
-                    .collect();
+        let batch = match self.vocabulary {
+            Vocabulary::Classes(_) => {
+                let pixels = self.pixels((index * self.batch) as u64, 3 * size.pow(2))?;
+                let labels: Vec<i64> = samples.map(|sample| self.label(sample)).collect();
                 let images = Tensor::f_from_slice(&pixels)?.f_view([-1, 3, extent, extent])?;
-                (
-                    in_format(images, self.memory_format)?,
-                    Tensor::f_from_slice(&labels)?,
-                )
-            }
-            Vocabulary::Tokens { count, mask } => {
-                let mut input = Vec::with_capacity(self.batch * size);
-                let mut labels = Vec::with_capacity(self.batch * size);
-                for sample in samples.take(self.batch) {
-                    let (tokens, guesses) = match mask {
-                        Some(mask) => self.sequence(sample, count.unsigned_abs(), mask),
-                        None => self.next_tokens(sample, count.unsigned_abs()),
-                    };
-                    input.extend(tokens);
-                    labels.extend(guesses);
+                Batch {
+                    input: in_format(images, self.memory_format)?,
+                    labels: Tensor::f_from_slice(&labels)?,
                 }
-                let shape = [-1, extent];
-                (
-                    Tensor::f_from_slice(&input)?.f_view(shape)?,
-                    Tensor::f_from_slice(&labels)?.f_view(shape)?,
-                )
+            }
+            Vocabulary::Tokens { .. } => {
+                self.sequences(samples.map(|sample| Ok((sample, self.tokens(sample)))))?
             }
         };
         Ok(Batch {
-            input: input.f_to_device(device)?,
-            labels: labels.f_to_device(device)?,
+            input: batch.input.f_to_device(device)?,
+            labels: batch.labels.f_to_device(device)?,
+        })
+    }
+
+    /// The class of an image.
+    fn label(&self, sample: u64) -> i64 {
+        let classes = match self.vocabulary {
+            Vocabulary::Classes(count) | Vocabulary::Tokens { count, .. } => count.unsigned_abs(),
+        };
+        let label = Stream::new(self.seed, Purpose::Labels, sample).below(classes);
+        i64::try_from(label).unwrap_or_default()
+    }
+
+    /// A batch of sequences, each with the sample that its masks are drawn for.
+    fn sequences(
+        &self,
+        all: impl Iterator<Item = Result<(u64, Vec<i64>), Error>>,
+    ) -> Result<Batch, Error> {
+        let room = || Vec::with_capacity(self.batch * self.size as usize);
+        let (mut input, mut labels) = (room(), room());
+        for one in all {
+            let (sample, tokens) = one?;
+            let (tokens, guesses) = self.with_guesses(sample, tokens);
+            input.extend(tokens);
+            labels.extend(guesses);
+        }
+        let shape = [-1, i64::from(self.size)];
+        Ok(Batch {
+            input: Tensor::f_from_slice(&input)?.f_view(shape)?,
+            labels: Tensor::f_from_slice(&labels)?.f_view(shape)?,
         })
     }
 
@@ -189,21 +201,37 @@ impl Source {
         Ok(pixels)
     }
 
-    /// A sequence, and what comes after each of its tokens.
-    fn next_tokens(&self, sample: u64, count: u64) -> (Vec<i64>, Vec<i64>) {
+    /// The tokens of a sequence, and one more where each next one is to be guessed. Never token 0,
+    /// which is padding: a full sequence has none.
+    fn tokens(&self, sample: u64) -> Vec<i64> {
+        let Vocabulary::Tokens { count, .. } = self.vocabulary else {
+            return Vec::new();
+        };
         let mut draw = Stream::new(self.seed, Purpose::Tokens, sample);
-        let mut tokens = some_tokens(&mut draw, self.size as usize + 1, count);
-        let labels = tokens[1..].to_vec();
-        tokens.pop();
-        (tokens, labels)
+        let mut token = || draw.below(count.unsigned_abs() - 1);
+        (0..self.tokens_of_a_sample())
+            .map(|_| 1 + i64::try_from(token()).unwrap_or_default())
+            .collect()
     }
 
-    /// A sequence with masked positions, and what stood there. Its first `shortest` positions
-    /// hold their own share of masks, so that every beginning that a step may take has some.
-    fn sequence(&self, sample: u64, count: u64, mask: i64) -> (Vec<i64>, Vec<i64>) {
+    fn tokens_of_a_sample(&self) -> usize {
+        let is_text = matches!(self.vocabulary, Vocabulary::Tokens { mask: None, .. });
+        self.size as usize + usize::from(is_text)
+    }
+
+    /// What a model reads of a sequence's tokens, and what it is to guess: what comes after each, or
+    /// what stood at masked positions. The first `shortest` positions hold their own share of
+    /// masks, so that every beginning that a step may take has some.
+    fn with_guesses(&self, sample: u64, mut tokens: Vec<i64>) -> (Vec<i64>, Vec<i64>) {
+        let Vocabulary::Tokens {
+            mask: Some(mask), ..
+        } = self.vocabulary
+        else {
+            let labels = tokens[1..].to_vec();
+            tokens.pop();
+            return (tokens, labels);
+        };
         let (length, shortest) = (self.size as usize, self.shortest as usize);
-        let mut draw = Stream::new(self.seed, Purpose::Tokens, sample);
-        let mut tokens = some_tokens(&mut draw, length, count);
         let mut labels = vec![IGNORED_LABEL; length];
         let mut draw = Stream::new(self.seed, Purpose::Masks, sample);
         // At least one, so that there is a loss.
@@ -216,13 +244,6 @@ impl Source {
         }
         (tokens, labels)
     }
-}
-
-/// Never token 0, which is padding: a full sequence has none.
-fn some_tokens(draw: &mut Stream, length: usize, count: u64) -> Vec<i64> {
-    (0..length)
-        .map(|_| 1 + i64::try_from(draw.below(count - 1)).unwrap_or_default())
-        .collect()
 }
 
 /// How many of so many positions are masked.

@@ -22,8 +22,11 @@ pub(super) enum Purpose {
     WarmupArrivals = 7,
     MeasuredArrivals = 8,
     Allocations = 9,
-    WarmupAnswer = 10,
-    MeasuredAnswer = 11,
+    Pictures = 10,
+    Order = 11,
+    Crops = 12,
+    WarmupAnswer = 13,
+    MeasuredAnswer = 14,
 }
 
 /// The random numbers of one sample for one purpose.

@@ -1,56 +1,81 @@
 //! A data loader with worker processes, as `PyTorch`'s `DataLoader` has them: each worker makes whole
 //! micro-batches ahead of need and hands them over as files in `/dev/shm`, which this process maps.
 //!
-//! The micro-batches are those that a run without a loader keeps on the device, made anew for every
-//! step: the same work and the same losses, and the way of the data besides. Batches reach a GPU
-//! from pageable memory, as with `pin_memory=False`, `PyTorch`'s default.
+//! Of synthetic data the micro-batches are those that a run without a loader keeps on the device,
+//! made anew for every step: the same work and the same losses, and the way of the data besides. Of
+//! a folder each is another one. Batches reach a GPU from pageable memory, as with
+//! `pin_memory=False`, `PyTorch`'s default, or from pinned memory by a thread of their own.
 //!
 //! A worker is this program again, started afresh, because a process that has threads cannot be
-//! forked in safety. It reads the run file's text from its standard input as the first line, then
-//! the number of a micro-batch a line, and answers each with two lines, one for the input and one
-//! for the labels, or with one that says why there are none.
+//! forked in safety. It reads the run file's text from its standard input as the first line, the
+//! folder's path as the second, then the number of a micro-batch a line, and answers each with two
+//! lines, one for the input and one for the labels, or with one that says why there are none.
 
+mod ahead;
 mod shared;
 mod worker;
+mod workers;
 
-use std::{
-    env,
-    io::{BufRead, BufReader, Read, Write},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
-use protocol::{MemoryFormat, RunFile};
+use libtorch::cuda::{Copier, Event};
+use protocol::{Data, MemoryFormat, RunFile};
+use serde::Serialize;
 use tch::Device;
+use tempfile::TempDir;
 
 pub use self::worker::work;
-use crate::{Error, data::Batch, nn::in_format, training::Feed};
+use self::{ahead::Ahead, workers::Workers};
+use crate::{
+    Error,
+    data::{Batch, Folder},
+    host,
+    nn::{self, in_format},
+    training::Feed,
+};
 
 /// The argument that makes this program a worker.
 pub const WORKER_FLAG: &str = "--loader-worker";
 
 /// As `PyTorch`'s `prefetch_factor`.
 const USUAL_PREFETCH: usize = 2;
+/// How long the loader of a folder is emptied without training, to see how fast it is.
+const ALONE: Duration = Duration::from_secs(2);
 
-/// The workers, and what they owe.
+/// The workers, the folder that they read, and the way of their batches to the device.
 #[derive(Debug)]
 pub struct Loader {
-    workers: Vec<Worker>,
-    taken: usize,
-    asked: usize,
-    accumulation: usize,
-    /// How many of them differ.
-    different: usize,
+    way: Way,
+    processes: Vec<u32>,
+    _folder: Option<TempDir>,
+    figures: Figures,
+    /// Where the measured steps began, in CPU seconds of the workers.
+    cpu_before: Option<f64>,
+    /// Of each input that went to a GPU since then: its bytes, and when that began and ended.
+    copies: Option<Vec<(u64, Event, Event)>>,
     memory_format: MemoryFormat,
     device: Device,
 }
 
 #[derive(Debug)]
-struct Worker {
-    process: Child,
-    requests: ChildStdin,
-    answers: BufReader<ChildStdout>,
+enum Way {
+    /// When a step wants them.
+    Pageable(Workers),
+    /// Ahead of need.
+    Pinned(Ahead),
+}
+
+/// What a loader took and gave, by the names of the metrics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Samples a second where nobody trains on them; of a folder only.
+    pub loader_samples_per_second: Option<f64>,
+    /// CPU time that the workers took during the measured steps.
+    pub loader_cpu_seconds: Option<f64>,
+    /// Bytes of the inputs over the time that they took to the GPU.
+    pub host_to_device_bytes_per_second: Option<f64>,
+    /// Bytes of the folder's files.
+    pub data_folder_bytes: Option<u64>,
 }
 
 /// How many micro-batches each worker makes ahead of need.
@@ -61,197 +86,116 @@ fn prefetch(file: &RunFile) -> usize {
 }
 
 impl Loader {
-    /// Starts the workers and asks them for the first micro-batches, of which `different` ones
-    /// take turns within a step; `None` where the variant has no loader.
+    /// Writes the folder, if any, starts the workers and asks them for the first micro-batches, of
+    /// which `different` ones take turns within a step where data are synthetic; `None` where the
+    /// variant has no loader.
     pub fn of(file: &RunFile, different: usize, device: Device) -> Result<Option<Self>, Error> {
-        let Some(count) = file.variant.loader_workers else {
+        let variant = &file.variant;
+        let Some(count) = variant.loader_workers else {
             return Ok(None);
         };
-        let count = count.get() as usize;
-        let mut loader = Self {
-            workers: Vec::with_capacity(count),
-            taken: 0,
-            asked: 0,
-            accumulation: file.variant.accumulation.get() as usize,
-            different,
-            memory_format: file.variant.memory_format,
-            device,
+        let mut figures = Figures::default();
+        let is_folder = variant.data == Some(Data::Folder);
+        let folder = is_folder.then(make_room).transpose()?;
+        if let Some(folder) = &folder {
+            figures.data_folder_bytes = Some(Folder::at(folder.path(), file).write()?);
+        }
+        let accumulation = variant.accumulation.get() as usize;
+        let turns = (!is_folder).then_some([accumulation, different]);
+        let path = folder.as_ref().map(TempDir::path);
+        let mut workers = Workers::start(file, count.get() as usize, path, turns)?;
+        if folder.is_some() {
+            let rate = workers.rate(ALONE)? * f64::from(variant.batch.get());
+            figures.loader_samples_per_second = Some(rate);
+        }
+        let processes = workers.processes();
+        let way = if variant.pin_memory == Some(true) {
+            Way::Pinned(Ahead::start(workers, Copier::new()?)?)
+        } else {
+            Way::Pageable(workers)
         };
-        let text = file.to_line()?;
-        for place in 0..count {
-            let worker = Worker::start(&text).map_err(|error| Error::Loader {
-                worker: place + 1,
-                workers: count,
-                cause: format!("cannot be started: {error}"),
-            })?;
-            loader.workers.push(worker);
-        }
-        for _ in 0..count * prefetch(file) {
-            loader.ask()?;
-        }
-        Ok(Some(loader))
+        Ok(Some(Self {
+            way,
+            processes,
+            _folder: folder,
+            figures,
+            cpu_before: None,
+            copies: None,
+            memory_format: variant.memory_format,
+            device,
+        }))
     }
 
-    /// Asks the worker whose turn it is for one micro-batch more.
-    fn ask(&mut self) -> Result<(), Error> {
-        let index = (self.asked % self.accumulation) % self.different;
-        let place = self.asked % self.workers.len();
-        self.asked += 1;
-        let sent = writeln!(self.workers[place].requests, "{index}");
-        sent.map_err(|_| self.ended(place))
+    /// The measured steps begin.
+    pub fn begin(&mut self) {
+        self.copies = Some(Vec::new());
+        self.cpu_before = self.cpu_seconds();
     }
 
-    /// The next line of a worker's answer.
-    fn answer(&mut self, place: usize) -> Result<String, Error> {
-        let mut line = String::new();
-        match self.workers[place].answers.read_line(&mut line) {
-            Ok(bytes) if bytes > 0 && line.ends_with('\n') => {}
-            _ => return Err(self.ended(place)),
+    /// What it took and gave; of the measured steps since they began. Waits for the GPU.
+    pub fn figures(&self) -> Result<Figures, Error> {
+        let (mut bytes, mut seconds) = (0, 0.0);
+        for (size, began, ended) in self.copies.iter().flatten() {
+            bytes += size;
+            seconds += ended.elapsed_since(began)?.as_secs_f64();
         }
-        line.truncate(line.len() - 1);
-        match line.strip_prefix(worker::FAILED) {
-            None => Ok(line),
-            Some(cause) => Err(self.failed(place, cause.to_owned())),
-        }
+        Ok(Figures {
+            loader_cpu_seconds: host::between(self.cpu_before, self.cpu_seconds()),
+            host_to_device_bytes_per_second: (seconds > 0.0).then(|| bytes as f64 / seconds),
+            ..self.figures
+        })
     }
 
-    /// Why a worker says nothing more: in its own words, which may still lie behind answers that
-    /// nobody has read, or else how it ended.
-    fn ended(&mut self, place: usize) -> Error {
-        let unread = self.workers[place].answers.by_ref().lines();
-        let mut unread = unread.map_while(Result::ok);
-        let said = unread.find_map(|line| Some(line.strip_prefix(worker::FAILED)?.to_owned()));
-        if let Some(cause) = said {
-            return self.failed(place, cause);
-        }
-        let status = self.workers[place].process.wait();
-        let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-        self.failed(place, format!("ended before its batch was taken: {how}"))
+    fn cpu_seconds(&self) -> Option<f64> {
+        self.processes.iter().map(host::cpu_seconds_of).sum()
     }
 
-    /// Why an answer's files cannot be mapped: a worker that has died since it answered took them
-    /// along, which the kernel may do a moment before it tells of the death.
-    fn unmappable(&mut self, place: usize, error: Error) -> Error {
-        const MOMENT: Duration = Duration::from_secs(1);
-        let began = Instant::now();
-        while began.elapsed() < MOMENT {
-            if let Ok(Some(_)) = self.workers[place].process.try_wait() {
-                return self.ended(place);
+    /// The next micro-batch on the device.
+    fn next(&mut self) -> Result<Batch, Error> {
+        let (batch, began, ended) = match &mut self.way {
+            Way::Pinned(ahead) => {
+                let [input, labels] = ahead.next()?;
+                let batch = Batch {
+                    input: input.tensor,
+                    labels: labels.tensor,
+                };
+                (batch, Some(input.began), Some(input.ended))
             }
-            thread::sleep(MOMENT / 100);
+            Way::Pageable(workers) => {
+                let batch = workers.next()?;
+                let mark = || self.device.is_cuda().then(Event::marked).transpose();
+                let began = mark()?;
+                let input = batch.input.f_to_device(self.device)?;
+                let ended = mark()?;
+                let labels = batch.labels.f_to_device(self.device)?;
+                (Batch { input, labels }, began, ended)
+            }
+        };
+        if let (Some(copies), Some(began), Some(ended)) = (&mut self.copies, began, ended) {
+            copies.push((nn::bytes(&batch.input), began, ended));
         }
-        error
+        Ok(batch)
     }
+}
 
-    fn failed(&self, place: usize, cause: String) -> Error {
-        Error::Loader {
-            worker: place + 1,
-            workers: self.workers.len(),
-            cause,
-        }
-    }
+/// A folder in the run's scratch space, which goes with the loader.
+fn make_room() -> Result<TempDir, Error> {
+    let made = tempfile::Builder::new()
+        .prefix("torchgauge-data-")
+        .tempdir();
+    made.map_err(|source| Error::Folder {
+        doing: "cannot make a folder in",
+        path: std::env::temp_dir().display().to_string(),
+        source,
+    })
 }
 
 impl Feed for Loader {
-    /// The next micro-batch. Workers take turns, so that the order is the same in every run.
     fn micro_batch(&mut self, _: usize) -> Result<Batch, Error> {
-        let place = self.taken % self.workers.len();
-        self.taken += 1;
-        let process = self.workers[place].process.id();
-        let input = self.answer(place)?;
-        let labels = self.answer(place)?;
-        let map = |line: &str| shared::map(process, line);
-        let (input, labels) = match map(&input).and_then(|input| Ok((input, map(&labels)?))) {
-            Ok(mapped) => mapped,
-            Err(error) => return Err(self.unmappable(place, error)),
-        };
-        // The worker may let go of what is mapped.
-        self.ask()?;
-        let mut input = input.f_to_device(self.device)?;
+        let mut batch = self.next()?;
         if self.memory_format == MemoryFormat::ChannelsLast {
-            input = in_format(input, self.memory_format)?;
+            batch.input = in_format(batch.input, self.memory_format)?;
         }
-        Ok(Batch {
-            input,
-            labels: labels.f_to_device(self.device)?,
-        })
-    }
-}
-
-impl Worker {
-    fn start(text: &str) -> std::io::Result<Self> {
-        let mut process = Command::new(env::current_exe()?)
-            .arg(WORKER_FLAG)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let missing = || std::io::Error::other("no pipe");
-        let requests = process.stdin.take().ok_or_else(missing)?;
-        let answers = BufReader::new(process.stdout.take().ok_or_else(missing)?);
-        let mut worker = Self {
-            process,
-            requests,
-            answers,
-        };
-        writeln!(worker.requests, "{text}")?;
-        Ok(worker)
-    }
-}
-
-impl Drop for Worker {
-    /// A worker holds nothing that anybody needs.
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A loader whose only worker runs this shell script, after it has ended.
-    fn after(script: &str) -> Loader {
-        let mut process = Command::new("sh")
-            .args(["-c", script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let requests = process.stdin.take().unwrap();
-        let answers = BufReader::new(process.stdout.take().unwrap());
-        while process.try_wait().unwrap().is_none() {
-            thread::sleep(Duration::from_millis(1));
-        }
-        Loader {
-            workers: vec![Worker {
-                process,
-                requests,
-                answers,
-            }],
-            taken: 0,
-            asked: 0,
-            accumulation: 1,
-            different: 1,
-            memory_format: MemoryFormat::Contiguous,
-            device: Device::Cpu,
-        }
-    }
-
-    #[test]
-    fn what_a_worker_said_last_counts_although_answers_before_it_are_unread() {
-        let script = format!(
-            "echo input; echo labels; echo '{}no room'; exit 1",
-            worker::FAILED
-        );
-        let error = after(&script).ask().unwrap_err().to_string();
-        assert!(error.contains("no room"), "{error}");
-        assert!(!error.contains("exit status"), "{error}");
-    }
-
-    #[test]
-    fn a_worker_that_said_nothing_is_told_by_how_it_ended() {
-        let error = after("echo input; exit 7").ask().unwrap_err().to_string();
-        assert!(error.contains("exit status: 7"), "{error}");
+        Ok(batch)
     }
 }

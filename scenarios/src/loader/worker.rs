@@ -4,12 +4,17 @@ use std::{
     collections::VecDeque,
     fs::File,
     io::{self, BufRead, Write},
+    path::Path,
 };
 
 use protocol::RunFile;
 
 use super::{prefetch, shared};
-use crate::{Error, data::Source, parallel::Ranks};
+use crate::{
+    Error,
+    data::{Folder, Source},
+    parallel::Ranks,
+};
 
 /// What an answer begins with that says why there is no batch.
 pub(super) const FAILED: &str = "failed ";
@@ -37,7 +42,9 @@ fn serve(requests: &mut dyn BufRead, answers: &mut dyn Write) -> Result<(), Erro
     libtorch::set_threads(1)?;
     let source = Source::new(file.model, &file.variant, file.seed).of_worker();
     // The environment is that of the rank which started this.
-    let ranks = Ranks::of_environment()?;
+    let ranks = Ranks::of_environment()?.filter(|_| !file.variant.parallel.is_none());
+    let folder = next(&mut lines)?.filter(|path| !path.is_empty());
+    let mut folder = folder.map(|path| Folder::at(Path::new(&path), &file));
     // A file stays open until the other side has mapped it, which it has by the time that it asks
     // for one more than it was to have ahead.
     let ahead = prefetch(&file);
@@ -53,7 +60,10 @@ fn serve(requests: &mut dyn BufRead, answers: &mut dyn Write) -> Result<(), Erro
         let index = ranks
             .as_ref()
             .map_or(index, |ranks| ranks.micro_batch(index));
-        let batch = source.micro_batch(index, tch::Device::Cpu)?;
+        let batch = match &mut folder {
+            Some(folder) => folder.micro_batch(index),
+            None => source.micro_batch(index, tch::Device::Cpu),
+        }?;
         let (input, input_line) = shared::put(&batch.input)?;
         let (labels, labels_line) = shared::put(&batch.labels)?;
         open.push_back([input, labels]);
@@ -89,7 +99,7 @@ mod tests {
     #[test]
     fn a_request_is_answered_with_two_files() {
         assert_eq!(answers("").unwrap(), "");
-        let found = answers(&format!("{RUN}\n0\n0\n")).unwrap();
+        let found = answers(&format!("{RUN}\n\n0\n0\n")).unwrap();
         let lines: Vec<&str> = found.lines().collect();
         assert_eq!(lines.len(), 4, "{found}");
         for (line, form) in lines
@@ -104,7 +114,7 @@ mod tests {
     fn nonsense_is_named() {
         let error = answers("nonsense\n").unwrap_err();
         assert!(error.to_string().contains("run file"), "{error}");
-        let error = answers(&format!("{RUN}\nx\n")).unwrap_err();
+        let error = answers(&format!("{RUN}\n\nx\n")).unwrap_err();
         assert!(error.to_string().contains("`x` is no number"), "{error}");
     }
 }

@@ -4,7 +4,8 @@ use std::{io::Write, mem, time::Instant};
 
 use libtorch::{cuda, distributed::ProcessGroup};
 use protocol::{
-    Event, Execution, InputKind, Moment, Phase, Precision, RunFile, Snapshot, Step, Task, Values,
+    Data, Event, Execution, InputKind, Moment, Phase, Precision, RunFile, Snapshot, Step, Task,
+    Values,
 };
 
 use super::{
@@ -370,14 +371,18 @@ impl<'a, W: Write> Run<'a, W> {
             });
         let mut watch = StepWatch::new(file.steps.measured as usize, parts, self.place)?;
         let moved_before = bench.work.moved().map(|(moved, _)| moved);
-        let ((), measured) = self.measured(|run| {
+        let (loader, measured) = self.measured(|run| {
+            if let Some(loader) = &mut bench.loader {
+                loader.begin();
+            }
             watch.mark()?;
             run.each_measured(|run, step| {
                 let length = bench.lengths.map(|lengths| lengths.measured(step));
                 bench.step(first + step, length, &mut watch)?;
                 run.empty_cache(step)?;
                 Ok(watch.mark()?)
-            })
+            })?;
+            bench.loader.as_ref().map(Loader::figures).transpose()
         })?;
         let (moved, pinned) = bench.work.moved().unzip();
         let losses = bench.log.losses()?;
@@ -390,11 +395,12 @@ impl<'a, W: Write> Run<'a, W> {
             .map(|(_, &loss)| loss)
             .collect();
         check_finite(&steps, 0)?;
-        // Losses over sequences of different lengths are no series.
-        if bench.lengths.is_none() {
+        // Losses over sequences of different lengths are no series, nor are those of other samples.
+        if bench.lengths.is_none() && file.variant.data != Some(Data::Folder) {
             check_falling(&steps)?;
         }
-        self.write_steps(bench.lengths, &watch.laps()?, &losses, &skips)?;
+        let laps = watch.laps()?;
+        self.write_steps(bench.lengths, &laps, &losses, &skips)?;
         let samples = file.variant.effective_batch() * u64::from(file.steps.measured);
         let tokens = matches!(file.model.input(), InputKind::Tokens { .. })
             .then(|| samples as f64 * self.per_sample(bench, f64::from));
@@ -408,6 +414,8 @@ impl<'a, W: Write> Run<'a, W> {
             tokens,
             throughput_tokens_per_second: tokens.map(|tokens| tokens / measured.measured_seconds),
             model_flops_per_sample: Some(self.flops_per_sample(bench)),
+            data_wait_ratio: data_wait(&laps),
+            loader,
             first_loss: steps.first().copied(),
             last_loss: steps.last().copied(),
             memory: Memory {
@@ -490,4 +498,11 @@ impl<'a, W: Write> Run<'a, W> {
             skipped_while_measuring: count(measured),
         }))
     }
+}
+
+/// The share of all steps in which they waited for data; `None` where none of them was timed.
+fn data_wait(laps: &[Lap]) -> Option<f64> {
+    let waits = laps.iter().map(|lap| lap.parts?.data_seconds);
+    let waited: f64 = waits.sum::<Option<f64>>()?;
+    Some(waited / laps.iter().map(|lap| lap.seconds).sum::<f64>())
 }

@@ -491,6 +491,24 @@ fn a_data_loader_needs_room_in_dev_shm() {
 }
 
 #[test]
+fn training_reads_the_folder_that_it_wrote() {
+    let _cores = beside_others();
+    let home = Home::new();
+    for record in bench_once("data", &home.path("session")) {
+        let scenario = &record.scenario;
+        assert_eq!(record.outcome, Outcome::Ok, "{scenario}");
+        for name in [
+            "loader_samples_per_second",
+            "data_wait_ratio",
+            "data_folder_bytes",
+        ] {
+            let is_there = record.value(name).is_some_and(|value| value > 0.0);
+            assert_eq!(is_there, scenario != "tiny-in-memory", "{scenario}: {name}");
+        }
+    }
+}
+
+#[test]
 fn a_limit_without_room_fails_as_its_suite_expects() {
     let _cores = beside_others();
     let home = Home::new();

@@ -7,7 +7,7 @@ use crate::{Result, error::call, ffi};
 /// A mark in the current stream of a GPU: the time at which the work before it was done.
 #[derive(Debug)]
 pub struct Event {
-    raw: *mut ffi::CudaEvent,
+    pub(super) raw: *mut ffi::CudaEvent,
 }
 
 // SAFETY: an event belongs to a GPU, not to a thread. It is not `Sync`: recording changes it.
@@ -20,6 +20,13 @@ impl Event {
         // SAFETY: both pointers are valid for the call.
         call(|failure| unsafe { ffi::torchgauge_cuda_event_new(&raw mut raw, failure) })?;
         Ok(Self { raw })
+    }
+
+    /// A new event that marks the end of all work so far, as [`Self::record`] does.
+    pub fn marked() -> Result<Self> {
+        let mut event = Self::new()?;
+        event.record()?;
+        Ok(event)
     }
 
     /// Marks the end of all work queued so far on the current stream of the current GPU.
