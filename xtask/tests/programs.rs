@@ -495,7 +495,7 @@ fn check_ranks(launcher: &str) {
     // Each its share of the cores, where Torchgauge starts them.
     assert_eq!(log.contains("threads None"), !is_ours, "{log}");
     let lag = record.value("rank_lag_ratio").unwrap();
-    let mean = (median(0) + median(1)) / 2.0;
+    let mean = f64::midpoint(median(0), median(1));
     assert!((lag - (median(1) / mean - 1.0)).abs() < 1e-9, "{lag}");
 }
 

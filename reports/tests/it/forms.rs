@@ -122,8 +122,8 @@ fn every_compared_quantity_is_a_metric_of_a_cell() {
     let cell = with_view(&[Fake::gpu()], |view| {
         serde_json::to_value(&view.report.cells[0]).unwrap()
     });
-    // No training of images yields what programs alone have, or models of text, servers or
-    // allocations, and so few steps no growth.
+    // No training of images yields what programs alone have, or models of text, servers, allocations
+    // or several ranks, and so few steps no growth.
     let of_others = [
         "allocated_growth_bytes",
         "program_seconds",
@@ -143,6 +143,7 @@ fn every_compared_quantity_is_a_metric_of_a_cell() {
         "achieved_requests_per_second",
         "survived_allocations_count",
         "thousand_allocations_seconds",
+        "scaling_efficiency_ratio",
     ];
     for metric in Metric::compared().filter(|metric| !of_others.contains(&metric.name)) {
         assert!(

@@ -466,8 +466,8 @@ mod tests {
         let of = |device, threads, ranks, rank| {
             let file = RunFile {
                 device,
-                threads,
                 ranks,
+                threads,
                 ..example()
             };
             let file = file.of_rank(rank, 9);
