@@ -100,7 +100,7 @@ fn difference(one: &Seen, other: &Seen) -> f64 {
 fn what_was_moved_comes_back_bit_for_bit_and_takes_two_blocks_of_memory() {
     const BLOCKS: u64 = 8;
     let _turn = alone();
-    let weights = weights(BLOCKS as usize);
+    let weights = weights(usize::try_from(BLOCKS).unwrap());
     let plain = pass(&weights, None, false);
     let mover = mover(u64::MAX);
     let all: Vec<&Tensor> = weights.iter().collect();
@@ -137,7 +137,7 @@ fn what_was_moved_comes_back_bit_for_bit_and_takes_two_blocks_of_memory() {
 fn of_checkpointed_blocks_the_inputs_alone_move() {
     const BLOCKS: u64 = 6;
     let _turn = alone();
-    let weights = weights(BLOCKS as usize);
+    let weights = weights(usize::try_from(BLOCKS).unwrap());
     let plain = pass(&weights, None, true);
     let mover = mover(u64::MAX);
     let keeper = Keeper::new(Some(&mover), Form::Plain, &[]).unwrap();

@@ -173,7 +173,8 @@ mod tests {
             let expected: Vec<Tensor> = each
                 .iter()
                 .map(|one| {
-                    let sine = Tensor::arange(one.numel() as i64, (Kind::Float, Device::Cpu)).sin();
+                    let count = i64::try_from(one.numel()).unwrap();
+                    let sine = Tensor::arange(count, (Kind::Float, Device::Cpu)).sin();
                     let sine = if is_signed { sine } else { sine.square() };
                     one.shallow_clone().copy_(&(sine.view_as(one) * 1e-5));
                     one.copy()

@@ -125,7 +125,6 @@ fn shorter_forms_learn_as_well() {
             // An 8-bit state rounds moments that change by a thousandth a step.
             let most = [0.01, 0.02][usize::from(more.contains("state\":\"int8"))];
             let off = (short - plain) / plain;
-            println!("{model}{more}: {plain:.4} {short:.4} {off:+.4}");
             assert!(
                 off != 0.0 && off.abs() < most,
                 "{model}{more}: {plain} {short}"
