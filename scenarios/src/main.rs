@@ -13,7 +13,9 @@ use std::{
 use protocol::{RunFile, SNAPSHOT_FILE};
 use ranks::{How, Lost, Patience, Place};
 use scenario::{
-    Error, data::Folder, host, loader, log,
+    Error,
+    data::Folder,
+    host, loader, log,
     results::{self, Results},
     run,
     summary::Summary,

@@ -617,7 +617,10 @@ fn parallel(asked: &Combination<'_>) -> Result<(), String> {
                 "blocks are gathered for one backward alone",
             ),
             ("memory_format", "shards are cut from contiguous tensors"),
-            ("activations", "what is gathered for a block is kept by nobody"),
+            (
+                "activations",
+                "what is gathered for a block is kept by nobody",
+            ),
             ("optimizer_state", "a shard ends within a quantised block"),
             ("lora_rank", "all of a block's parameters are trained alike"),
         ]);

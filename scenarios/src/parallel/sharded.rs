@@ -162,7 +162,11 @@ impl State {
             let work = group.start(Collective::ReduceScatter, &mean, Some(&flat))?;
             (Some(work), mean, flat)
         } else {
-            (None, flat.f_narrow(0, rank * part, part)?.f_detach_copy()?, flat)
+            (
+                None,
+                flat.f_narrow(0, rank * part, part)?.f_detach_copy()?,
+                flat,
+            )
         });
         Ok(())
     }
