@@ -385,14 +385,13 @@ impl Work {
         let Some(training) = &mut self.training else {
             return Ok(());
         };
-        let gradients = match &training.together {
-            Some(Together::Sharded(sharded)) => sharded.gradients(),
-            _ => {
-                if training.gradient_bytes.is_none() {
-                    check_gradients(&self.parameters)?;
-                }
-                training.trained.iter().map(Tensor::grad).collect()
+        let gradients = if let Some(Together::Sharded(sharded)) = &training.together {
+            sharded.gradients()
+        } else {
+            if training.gradient_bytes.is_none() {
+                check_gradients(&self.parameters)?;
             }
+            training.trained.iter().map(Tensor::grad).collect()
         };
         training.gradient_bytes = Some(gradients.iter().map(nn::bytes).sum());
         if let Some(scaler) = &mut training.scaler {
