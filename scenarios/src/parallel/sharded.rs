@@ -53,7 +53,10 @@ struct Unit {
 enum Presence {
     Away,
     /// With what is read until then.
-    Coming(Work, Tensor),
+    Coming(
+        Work,
+        #[expect(dead_code, reason = "kept, and read by the collective")] Tensor,
+    ),
     There,
 }
 
@@ -236,7 +239,9 @@ impl Sharded {
                 names.push(name);
                 blocks.push(Vec::new());
             }
-            blocks.last_mut().map(|block| block.push(tensor));
+            if let Some(block) = blocks.last_mut() {
+                block.push(tensor);
+            }
         }
         blocks.push(others);
         let (rank, world) = (i64::from(rank), i64::from(group.world()));

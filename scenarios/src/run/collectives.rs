@@ -44,7 +44,7 @@ impl Message {
             Collective::Send => (f64::from(rank & !1) + 1.0, f64::from(rank & !1) + 1.0),
         };
         let values = self.output.f_to_kind(Kind::Double)?;
-        let mean = (least + most) / 2.0;
+        let mean = f64::midpoint(least, most);
         for (got, expected) in [
             (values.f_min()?, least),
             (values.f_max()?, most),

@@ -198,7 +198,7 @@ fn a_killed_rank_ends_the_others() {
     let began = Instant::now();
     let measures = || fs::read_to_string(&path).is_ok_and(|text| text.contains("heartbeat"));
     while !measures() {
-        assert!(began.elapsed() < Duration::from_secs(120));
+        assert!(began.elapsed() < Duration::from_mins(2));
         thread::sleep(Duration::from_millis(50));
     }
     let mut killed = ranks.processes.pop().unwrap();
