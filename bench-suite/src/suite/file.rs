@@ -99,6 +99,7 @@ pub(super) struct ScenarioFile {
     /// Its name, unique in the suite.
     #[schemars(regex(pattern = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"), length(max = 40))]
     pub(super) name: String,
+    /// What it is for.
     pub(super) description: Option<String>,
     /// The model of the built-in workload; this, or a program.
     pub(super) model: Option<Model>,

@@ -142,6 +142,7 @@ fn exact(bytes: u64) -> String {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ipc {
+    /// Its own.
     #[default]
     Private,
     /// The host's: `/dev/shm` is the host's, whatever `shm` says.

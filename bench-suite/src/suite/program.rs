@@ -92,6 +92,7 @@ pub struct ProgramMount {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Network {
+    /// None.
     #[default]
     None,
     /// The engine's: the program reaches other machines.

@@ -15,7 +15,9 @@ use super::{limits::Limits, program::Program, validity::ValidityKeys};
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum DeviceKind {
+    /// The CPU.
     Cpu,
+    /// A CUDA GPU.
     Cuda,
 }
 
