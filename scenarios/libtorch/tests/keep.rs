@@ -1,6 +1,8 @@
 //! What blocks keep, elsewhere or in another form. The device is the CPU, and the host's memory is
 //! memory that libtorch does not count.
 
+#![expect(clippy::float_cmp, reason = "what is copied and coded exactly")]
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libtorch::{
@@ -105,8 +107,8 @@ fn what_was_moved_comes_back_bit_for_bit_and_takes_two_blocks_of_memory() {
     let mover = mover(u64::MAX);
     let all: Vec<&Tensor> = weights.iter().collect();
     let keeper = Keeper::new(Some(&mover), Form::Plain, &all).unwrap();
-    let moved = pass(&weights, Some(&keeper), false);
-    assert!(equal(&plain, &moved));
+    let carried = pass(&weights, Some(&keeper), false);
+    assert!(equal(&plain, &carried));
 
     // A block saves its input, the tanh and, through views of the same storages, nothing more. All
     // blocks but the last are copied there, and all but the last two back; weights are not.
@@ -115,15 +117,15 @@ fn what_was_moved_comes_back_bit_for_bit_and_takes_two_blocks_of_memory() {
     assert_eq!(pinned, one_way);
     assert_eq!(bytes, one_way + ACTIVATION * 2 * (BLOCKS - 2));
     assert!(
-        moved.kept + (BLOCKS - 3) * 2 * ACTIVATION <= plain.kept + ACTIVATION,
+        carried.kept + (BLOCKS - 3) * 2 * ACTIVATION <= plain.kept + ACTIVATION,
         "{} of {}",
-        moved.kept,
+        carried.kept,
         plain.kept
     );
     assert!(
-        moved.peak * 4 < plain.peak * 3,
+        carried.peak * 4 < plain.peak * 3,
         "{} of {}",
-        moved.peak,
+        carried.peak,
         plain.peak
     );
 
@@ -141,10 +143,10 @@ fn of_checkpointed_blocks_the_inputs_alone_move() {
     let plain = pass(&weights, None, true);
     let mover = mover(u64::MAX);
     let keeper = Keeper::new(Some(&mover), Form::Plain, &[]).unwrap();
-    let moved = pass(&weights, Some(&keeper), true);
-    assert!(equal(&plain, &moved));
+    let carried = pass(&weights, Some(&keeper), true);
+    assert!(equal(&plain, &carried));
     assert_eq!(mover.counts().1, ACTIVATION * (BLOCKS - 1));
-    assert!(moved.kept < plain.kept);
+    assert!(carried.kept < plain.kept);
 }
 
 #[test]
@@ -248,11 +250,11 @@ fn shorter_forms_take_their_share_of_the_memory_and_hardly_change_gradients() {
             difference > 0.0 && difference < error,
             "{form:?}: {difference}"
         );
-        // Shortened and then moved is the same to the bit as shortened.
+        // Shortened and then carried is the same to the bit as shortened.
         let mover = mover(u64::MAX);
         let keeper = Keeper::new(Some(&mover), form, &all).unwrap();
-        let moved = pass(&weights, Some(&keeper), false);
-        assert!(equal(&short, &moved), "{form:?}");
+        let carried = pass(&weights, Some(&keeper), false);
+        assert!(equal(&short, &carried), "{form:?}");
         assert!(mover.counts().1 < ACTIVATION * 6, "{form:?}");
     }
 }

@@ -60,14 +60,13 @@ pub fn check_traced(trace: Option<&Trace>, task: Task, variant: &Variant) -> Res
     let drawn = variant.allocation_mib.is_some() || variant.live_mib.is_some();
     match trace {
         None if expects => Err("arrivals: trace needs a trace of requests, trace: FILE".into()),
-        None => Ok(()),
         Some(Trace::Tensors(_)) if task != Task::Allocation => {
             Err("a trace of tensors is for the task allocation".into())
         }
         Some(Trace::Tensors(_)) if drawn || variant.allocations.is_some() => Err(
             "a trace says what is allocated; drop allocations, allocation_mib and live_mib".into(),
         ),
-        Some(Trace::Tensors(_)) => Ok(()),
+        None | Some(Trace::Tensors(_)) => Ok(()),
         Some(Trace::Requests(_)) if !expects => {
             Err("a trace of requests is for the task serving with arrivals: trace".into())
         }
@@ -511,11 +510,10 @@ mod tests {
     }
 
     #[test]
-    fn serving_that_means_nothing_is_refused_by_name() {
+    fn serving_token_by_token_that_means_nothing_is_refused_by_name() {
         let (gpu, serve) = (Device::Cuda(0), Task::Serving);
         let rate = r#""arrival_rate":100"#;
         for (model, task, variant, axis) in [
-            (Model::BertTiny, serve, "{}".to_owned(), "arrival_rate"),
             (
                 Model::LlamaTiny,
                 serve,
@@ -558,6 +556,24 @@ mod tests {
                 format!(r#"{{{rate},"new_tokens":4}}"#),
                 "new_tokens",
             ),
+        ] {
+            check_refused(model, task, gpu, &variant, axis);
+        }
+        let tokens = format!(
+            r#"{{{rate},"slo_ms":200,"slo_token_ms":50,"batch":8,"sequence_lengths":"8-200",
+                "answer_lengths":"2-56","execution":"cuda-graph","precision":"bf16"}}"#
+        );
+        let tokens: Variant = serde_json::from_str(&tokens).unwrap();
+        assert_eq!(super::check(Model::LlamaTiny, serve, &tokens, gpu), Ok(()));
+        assert_eq!((tokens.longest_answer(), tokens.mean_answer()), (56, 29.0));
+    }
+
+    #[test]
+    fn serving_that_means_nothing_is_refused_by_name() {
+        let (gpu, serve) = (Device::Cuda(0), Task::Serving);
+        let rate = r#""arrival_rate":100"#;
+        for (model, task, variant, axis) in [
+            (Model::BertTiny, serve, "{}".to_owned(), "arrival_rate"),
             (Model::None, serve, format!("{{{rate}}}"), "model"),
             (
                 Model::BertTiny,
@@ -598,13 +614,6 @@ mod tests {
         );
         let all: Variant = serde_json::from_str(&all).unwrap();
         assert_eq!(super::check(Model::BertTiny, serve, &all, gpu), Ok(()));
-        let tokens = format!(
-            r#"{{{rate},"slo_ms":200,"slo_token_ms":50,"batch":8,"sequence_lengths":"8-200",
-                "answer_lengths":"2-56","execution":"cuda-graph","precision":"bf16"}}"#
-        );
-        let tokens: Variant = serde_json::from_str(&tokens).unwrap();
-        assert_eq!(super::check(Model::LlamaTiny, serve, &tokens, gpu), Ok(()));
-        assert_eq!((tokens.longest_answer(), tokens.mean_answer()), (56, 29.0));
         let refused = |steps: Steps, seconds| {
             let time = Duration::from_secs(seconds);
             super::check_steps(&all, &steps, time).map_err(|refusal| refusal.axis)

@@ -208,7 +208,9 @@ pub fn serve<E>(
             batch: taken,
             tokens: 1,
         };
-        batch.iter().for_each(|&number| all.note(number, answer));
+        for number in batch {
+            all.note(number, answer);
+        }
         all.window.batches += 1;
         all.window.batched += taken;
     }

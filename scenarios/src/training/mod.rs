@@ -439,24 +439,23 @@ impl Work {
             return Ok(());
         };
         let on_device: Vec<Tensor>;
-        let (parameters, gradients) = if let (Some(host), Some(mover)) =
-            (&training.on_host, &self.mover)
-        {
-            host.receive(mover, &self.parameters)?;
-            training.gradient_bytes = Some(0);
-            (&host.parameters, &host.gradients)
-        } else {
-            on_device = if let Some(Together::Sharded(sharded)) = &training.together {
-                sharded.gradients()
+        let (parameters, gradients) =
+            if let (Some(host), Some(mover)) = (&training.on_host, &self.mover) {
+                host.receive(mover, &self.parameters)?;
+                training.gradient_bytes = Some(0);
+                (&host.parameters, &host.gradients)
             } else {
-                if training.gradient_bytes.is_none() {
-                    check_gradients(&self.parameters)?;
-                }
-                training.trained.iter().map(Tensor::grad).collect()
+                on_device = if let Some(Together::Sharded(sharded)) = &training.together {
+                    sharded.gradients()
+                } else {
+                    if training.gradient_bytes.is_none() {
+                        check_gradients(&self.parameters)?;
+                    }
+                    training.trained.iter().map(Tensor::grad).collect()
+                };
+                training.gradient_bytes = Some(on_device.iter().map(nn::bytes).sum());
+                (&training.trained, &on_device)
             };
-            training.gradient_bytes = Some(on_device.iter().map(nn::bytes).sum());
-            (&training.trained, &on_device)
-        };
         if let Some(scaler) = &mut training.scaler {
             scaler.unscale(gradients)?;
         }

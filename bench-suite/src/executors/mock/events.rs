@@ -3,7 +3,7 @@
 use std::{fs, io};
 
 use jiff::Timestamp;
-use protocol::{CudaFacts, Event, Phase, Started, Step, Task, Values};
+use protocol::{CudaFacts, Event, Phase, Started, Step, Task, Values, Variant};
 use record::Place;
 
 use super::script::Ending;
@@ -128,7 +128,7 @@ fn metrics(order: &Order, speed: f64, sound: bool) -> Vec<Event> {
     // What computes no model takes no samples.
     let computes = task.computes();
     let serves = task == Task::Serving;
-    let searches = variant.is_some_and(|variant| variant.searches_rate());
+    let searches = variant.is_some_and(Variant::searches_rate);
     let step = |index| {
         let lengths = variant.and_then(|variant| variant.sequence_lengths);
         let length = lengths.map(|range| {
