@@ -122,8 +122,8 @@ fn every_compared_quantity_is_a_metric_of_a_cell() {
     let cell = with_view(&[Fake::gpu()], |view| {
         serde_json::to_value(&view.report.cells[0]).unwrap()
     });
-    // No training of images yields what programs alone have, or models of text, servers, allocations
-    // or several ranks, and so few steps no growth.
+    // No training of images yields what programs alone have, or models of text, servers, allocations,
+    // data loaders, offloading or several ranks, and so few steps no growth.
     let of_others = [
         "allocated_growth_bytes",
         "program_seconds",
@@ -144,6 +144,19 @@ fn every_compared_quantity_is_a_metric_of_a_cell() {
         "survived_allocations_count",
         "thousand_allocations_seconds",
         "scaling_efficiency_ratio",
+        "first_token_p50_seconds",
+        "first_token_p99_seconds",
+        "token_p50_seconds",
+        "token_p99_seconds",
+        "answer_tokens_per_second",
+        "bus_bandwidth_bytes_per_second",
+        "iteration_p50_seconds",
+        "iteration_p99_seconds",
+        "exposed_exchange_ratio",
+        "data_wait_ratio",
+        "loader_samples_per_second",
+        "host_to_device_bytes_per_second",
+        "pinned_host_bytes",
     ];
     for metric in Metric::compared().filter(|metric| !of_others.contains(&metric.name)) {
         assert!(
