@@ -14,9 +14,9 @@ use crate::{
 /// Tests that hold what is committed to the code, and write it anew where the environment says so.
 const STEPS: [(&str, &[&str], &[&str]); 6] = [
     (
-        "schema and refusals of suites",
+        "schema and refusals of suites and claims",
         &["--package", "bench-suite", "--test", "it"],
-        &["suites::"],
+        &["suites::", "claims::"],
     ),
     (
         "schemas of images and locks",

@@ -75,15 +75,15 @@ fn a_gate_over_nothing_is_bad_usage() {
     for (words, expected) in [
         (
             ["--branch", "nosuch"],
-            "--branch nosuch; `torchgauge history list`",
+            "no series with a point fits --branch nosuch;",
         ),
         (
             ["--metric", "nosuch"],
-            "--metric nosuch; `torchgauge history list`",
+            "no series with a point fits --metric nosuch;",
         ),
         (
             ["--image", "nosuch"],
-            "--image nosuch; `torchgauge history list`",
+            "no series with a point fits --image nosuch;",
         ),
     ] {
         let asked = ["trend", words[0], words[1]];
@@ -207,7 +207,7 @@ fn a_driver_that_made_it_slower_is_named() {
     home.check(
         &[&words[..], &["--driver", "600"]].concat(),
         2,
-        "driver 570.86 or 580.12",
+        "no series with a point fits --metric peak_allocated_bytes --driver 600;",
     );
 }
 
