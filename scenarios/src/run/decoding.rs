@@ -83,8 +83,14 @@ impl Decoding {
         }
         device::synchronize(file.device)?;
         let step = read.elapsed().as_secs_f64() / f64::from(steps);
-        (0..places).try_for_each(|place| self.fixed.set(place, None))?;
+        self.clear(file)?;
         Ok(((read - began).as_secs_f64(), step))
+    }
+
+    /// Frees all places: a window that ended early leaves requests in some.
+    pub(super) fn clear(&mut self, file: &RunFile) -> Result<(), Error> {
+        let mut places = 0..file.variant.batch.get() as usize;
+        places.try_for_each(|place| self.fixed.set(place, None))
     }
 
     /// Bytes that a sequence keeps for a token.

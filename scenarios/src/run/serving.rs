@@ -176,6 +176,7 @@ impl<W: Write> Run<'_, W> {
         };
         let (bench, mut clock) = (&mut server.bench, WallClock::begin());
         if let Some(all) = &mut server.decoding {
+            all.clear(file)?;
             let answers = all.answers(file, stage);
             let mut places = Places {
                 run: self,

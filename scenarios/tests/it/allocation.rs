@@ -135,7 +135,7 @@ fn what_no_allocator_can_do_is_refused() {
     let traced = run.replace(r#""seed":7"#, r#""seed":7,"trace":"+1 5""#);
     for (text, words) in [
         (snapshot, "only the allocator of a CUDA GPU keeps a history"),
-        (traced, "a trace is for the task allocation"),
+        (traced, "a trace of tensors is for the task allocation"),
     ] {
         let folder = Folder::new(&text);
         check_failure(&folder, &folder.run(), FailureReason::BadRunFile, words);
