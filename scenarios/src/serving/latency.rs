@@ -107,13 +107,13 @@ impl Serving {
 /// Whether this share of the requests, of which there must be enough, keep each part of an
 /// objective.
 pub fn keeps(window: &Window, objective: Objective, share: f64) -> bool {
-    let within = |of, most: Duration| {
+    let within = |of: fn(&Request) -> Option<Duration>, most: Duration| {
         quantile(window, of, share).is_some_and(|got| got <= most.as_secs_f64())
     };
+    // An answer of one token has no next one to wait for.
+    let token = |one: &Request| one.answer.map(|_| one.token().unwrap_or_default());
     within(Request::first, objective.first)
-        && objective
-            .token
-            .is_none_or(|most| within(Request::token, most))
+        && objective.token.is_none_or(|most| within(token, most))
 }
 
 /// What this share of the window's requests is at or below, in seconds; `None` where there are
