@@ -99,6 +99,13 @@ const BYTES: [Unit; 5] = [
     unit(1_073_741_824.0, "GiB"),
     unit(1_099_511_627_776.0, "TiB"),
 ];
+const BANDWIDTHS: [Unit; 5] = [
+    unit(1.0, "B/s"),
+    unit(1e3, "kB/s"),
+    unit(1e6, "MB/s"),
+    unit(1e9, "GB/s"),
+    unit(1e12, "TB/s"),
+];
 const SECONDS: [Unit; 5] = [
     unit(1e-9, "ns"),
     unit(1e-6, "µs"),
@@ -115,6 +122,8 @@ const fn unit(size: f64, sign: &'static str) -> Unit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quantity {
     Bytes,
+    /// Bytes a second, by thousands, as vendors and nccl-tests give them.
+    Bandwidth,
     Seconds,
     /// So many of these a second, by the unit's sign.
     Rate(&'static str),
@@ -133,12 +142,12 @@ impl From<metrics::Unit> for Quantity {
     fn from(unit: metrics::Unit) -> Self {
         match unit {
             metrics::Unit::Bytes => Self::Bytes,
+            metrics::Unit::BytesPerSecond => Self::Bandwidth,
             metrics::Unit::Seconds => Self::Seconds,
             metrics::Unit::SamplesPerSecond
             | metrics::Unit::StepsPerSecond
             | metrics::Unit::TokensPerSecond
             | metrics::Unit::RequestsPerSecond
-            | metrics::Unit::BytesPerSecond
             | metrics::Unit::OperationsPerSecond => Self::Rate(unit.sign()),
             metrics::Unit::Watts => Self::Watts,
             metrics::Unit::Joules => Self::Joules,
@@ -170,6 +179,7 @@ impl Quantity {
         };
         match self {
             Self::Bytes => best(&BYTES, 1.0),
+            Self::Bandwidth => best(&BANDWIDTHS, 1.0),
             // Minutes only from two on: 90 s reads better than 1.5 min.
             Self::Seconds if value.abs() < 120.0 => best(&SECONDS[..4], 1.0),
             Self::Seconds => SECONDS[4],
@@ -186,7 +196,7 @@ impl Quantity {
 
     pub fn write(self, value: f64) -> String {
         let digits = match self {
-            Self::Bytes | Self::Rate(_) | Self::Joules => 4,
+            Self::Bytes | Self::Bandwidth | Self::Rate(_) | Self::Joules => 4,
             Self::Count | Self::Plain => 5,
             Self::Percent => 2,
             _ => 3,
@@ -432,6 +442,8 @@ mod tests {
         check(Quantity::Seconds, 90.0, "90.0 s");
         check(Quantity::Seconds, 600.0, "10.0 min");
         check(Quantity::Throughput, 942.71, "942.7 samples/s");
+        check(Quantity::Bandwidth, 331_626_937_217.0, "331.6 GB/s");
+        check(Quantity::Bandwidth, 305_836.0, "305.8 kB/s");
         check(Quantity::Percent, 0.1734, "0.17 %");
         check(Quantity::Percent, 97.25, "97.2 %");
         check(Quantity::Watts, 651.3, "651 W");
