@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     Arrivals, Axis, Device, Execution, InputKind, LengthRange, Model, Steps, Task, Trace, Variant,
-    arrivals::least_search, axis::Need,
+    arrivals::least_search, axis::Need, variant::refuse_if,
 };
 
 /// A combination of model, task, device and axes that means nothing.
@@ -91,15 +91,11 @@ fn within(
     let is_within = |range: LengthRange| {
         lengths.all(|length| (range.shortest()..=range.longest()).contains(&length))
     };
-    refuse_unless(range.is_some_and(is_within), || {
+    refuse_if(!range.is_some_and(is_within), || {
         format!(
             "the trace's lengths are {least} to {most}; use {axis}: {least}-{most}, or a wider range"
         )
     })
-}
-
-fn refuse_unless(accepted: bool, why: impl FnOnce() -> String) -> Result<(), String> {
-    if accepted { Ok(()) } else { Err(why()) }
 }
 
 /// Refuses what a run of so many steps cannot get done within its time.

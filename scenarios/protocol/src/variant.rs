@@ -648,7 +648,7 @@ fn message(asked: &Combination<'_>) -> Result<(), String> {
     })
 }
 
-fn refuse_if(refused: bool, why: impl FnOnce() -> String) -> Result<(), String> {
+pub(crate) fn refuse_if(refused: bool, why: impl FnOnce() -> String) -> Result<(), String> {
     if refused { Err(why()) } else { Ok(()) }
 }
 

@@ -42,7 +42,7 @@ fn serve(requests: &mut dyn BufRead, answers: &mut dyn Write) -> Result<(), Erro
     libtorch::set_threads(1)?;
     let source = Source::new(file.model, &file.variant, file.seed).of_worker();
     // The environment is that of the rank which started this.
-    let ranks = Ranks::of_environment()?.filter(|_| !file.variant.parallel.is_none());
+    let ranks = Ranks::of_run(&file)?;
     let folder = next(&mut lines)?.filter(|path| !path.is_empty());
     let mut folder = folder.map(|path| Folder::at(Path::new(&path), &file));
     // A file stays open until the other side has mapped it, which it has by the time that it asks

@@ -9,7 +9,7 @@ mod sharded;
 use std::{env, time::Duration};
 
 use libtorch::distributed::{Collective, ProcessGroup, Rendezvous};
-use protocol::{Device, Precision, RunFile};
+use protocol::{Device, Precision, RunFile, Task};
 use tch::{Kind, Tensor};
 
 pub use self::{ddp::Ddp, sharded::Sharded};
@@ -28,9 +28,15 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// What the environment says; `None` where there is one rank.
-    pub fn of_environment() -> Result<Option<Self>, Error> {
-        Self::of(&|name| env::var(name).ok())
+    /// Those that a run exchanges something with; `None` where there is one rank, and of replicas,
+    /// which do not know of each other. Refuses a run that means nothing with so many.
+    pub fn of_run(file: &RunFile) -> Result<Option<Self>, Error> {
+        let ranks = Self::of(&|name| env::var(name).ok())?;
+        let world = ranks.as_ref().map_or(1, Self::world);
+        let checked = file.variant.check_ranks(file.task, world);
+        checked.map_err(|refusal| Error::RunFile(refusal.into()))?;
+        let exchanges = file.task == Task::Collectives || !file.variant.parallel.is_none();
+        Ok(ranks.filter(|_| exchanges))
     }
 
     fn of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, Error> {
@@ -118,14 +124,6 @@ pub fn agree(group: ProcessGroup, device: Device, mine: bool) -> Result<bool, Er
 /// The type of a message of the task collectives.
 pub fn message_kind(precision: Precision) -> Kind {
     Arithmetic::kind(precision)
-}
-
-/// Checks that the run means something with so many ranks.
-pub fn check(file: &RunFile, ranks: Option<&Ranks>) -> Result<(), Error> {
-    let world = ranks.map_or(1, Ranks::world);
-    file.variant
-        .check_ranks(file.task, world)
-        .map_err(|refusal| Error::RunFile(refusal.into()))
 }
 
 #[cfg(test)]

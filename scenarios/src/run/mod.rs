@@ -29,7 +29,7 @@ use crate::{
     device,
     memory::{Context, MemoryMeter},
     nvml,
-    parallel::{self, Ranks},
+    parallel::Ranks,
     results::Results,
     summary::{Summary, values},
 };
@@ -75,11 +75,7 @@ fn attempt<W: Write>(
 ) -> Result<Summary, Error> {
     let process_start = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
     let file = RunFile::parse(text)?;
-    let ranks = Ranks::of_environment()?;
-    parallel::check(&file, ranks.as_ref())?;
-    // Replicas do not know of each other.
-    let exchanges = file.task == Task::Collectives || !file.variant.parallel.is_none();
-    let ranks = ranks.filter(|_| exchanges);
+    let ranks = Ranks::of_run(&file)?;
     crate::deadline::arm(file.deadline_seconds);
     let threads = file.threads.unwrap_or_else(usable_cpus);
     libtorch::set_threads(threads)?;
