@@ -154,7 +154,7 @@ fn arrows_between_rooms_point_one_way() {
                 "verdict",
             ],
         ),
-        ("xtask", &EVERY_ROOM),
+        ("torchgauge", &EVERY_ROOM),
         // It reads what every other room reads from outside.
         ("fuzz", &EVERY_ROOM),
     ]
@@ -193,7 +193,7 @@ fn each_tool_is_known_in_one_room() {
     assert_eq!(directly("bollard"), ["engine"].into());
     assert_eq!(directly("tch"), ["libtorch", "scenario"].into());
     assert_eq!(directly("plotters"), ["reports"].into());
-    assert_eq!(directly("clap"), ["xtask"].into());
+    assert_eq!(directly("clap"), ["torchgauge"].into());
     for room in [
         "protocol",
         "record",
@@ -201,7 +201,7 @@ fn each_tool_is_known_in_one_room() {
         "images",
         "bench-suite",
         "reports",
-        "xtask",
+        "torchgauge",
     ] {
         assert!(
             !reach(&graph, room).contains("torch-sys"),

@@ -42,7 +42,7 @@ fn xtask(folder: &Path, words: &[&str]) -> Output {
         .current_dir(folder)
         .env_remove("TORCHGAUGE_HISTORY")
         .output()
-        .expect("xtask runs")
+        .expect("torchgauge runs")
 }
 
 #[track_caller]
@@ -314,7 +314,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("xtask runs");
+        .expect("torchgauge runs");
     drop(export.stdout.take());
     let output = export.wait_with_output().expect("it ends");
     let told = String::from_utf8_lossy(&output.stderr);
@@ -361,7 +361,7 @@ fn a_full_output_device_is_an_error() {
             .args(["trend", "--input", &file, "--format", format])
             .stdout(full)
             .output()
-            .expect("xtask runs");
+            .expect("torchgauge runs");
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(4), "{format}: {told}");
         assert!(told.contains("the output cannot be written"), "{told}");
@@ -543,7 +543,7 @@ fn a_suite_is_shown_for_what_this_machine_has() {
         // As on a machine without a driver.
         .env("TORCHGAUGE_NVML", home.path("libnvidia-ml.so.1"))
         .output()
-        .expect("xtask runs");
+        .expect("torchgauge runs");
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(
@@ -824,7 +824,7 @@ fn the_readme_shows_a_real_comparison() {
         .args(command.split(' '))
         .current_dir(&root)
         .output()
-        .expect("xtask runs");
+        .expect("torchgauge runs");
     let printed = String::from_utf8(output.stdout).expect("text");
     let has_failed = printed.contains("Gate failed: ");
     assert_eq!(output.status.code(), Some(i32::from(has_failed)));

@@ -40,7 +40,7 @@ fn dist(program: &Path, out: &Path) -> Output {
         .arg(out)
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .output()
-        .expect("xtask runs")
+        .expect("torchgauge runs")
 }
 
 /// The archive with the program of these tests, without what debuggers need.

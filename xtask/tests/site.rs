@@ -92,7 +92,7 @@ fn the_index_of_the_gallery_is_that_of_its_sessions() {
         let is_page = Path::new(file).extension() == Some("html".as_ref()) && !there.is_empty();
         assert!(
             is_page || there == fresh,
-            "reports/gallery/{file} is outdated; run UPDATE_DOCS=1 cargo test -p xtask --test site"
+            "reports/gallery/{file} is outdated; run UPDATE_DOCS=1 cargo test -p torchgauge --test site"
         );
     }
     // Whatever the index leads to is there.

@@ -31,14 +31,14 @@ const STEPS: [(&str, &[&str], &[&str]); 6] = [
     ),
     (
         "pages of commands, suite keys and outcomes",
-        &["--package", "xtask", "--bins"],
+        &["--package", "torchgauge", "--bins"],
         &["reference"],
     ),
     (
         "the comparison in README.md, the table of examples, and the gallery's index",
         &[
             "--package",
-            "xtask",
+            "torchgauge",
             "--test",
             "cli",
             "--test",

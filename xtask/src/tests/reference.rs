@@ -21,14 +21,14 @@ fn check(page: &str, text: &str) {
     let there = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         there == text,
-        "docs/{page} is outdated; run UPDATE_DOCS=1 cargo test -p xtask reference"
+        "docs/{page} is outdated; run UPDATE_DOCS=1 cargo test -p torchgauge reference"
     );
 }
 
 #[test]
 fn commands_are_those_of_the_page() {
     let mut text = "# Commands\n\nEvery command and option, generated from `xtask/src`: change \
-        them there and run `UPDATE_DOCS=1 cargo test -p xtask reference`. In a checkout, type \
+        them there and run `UPDATE_DOCS=1 cargo test -p torchgauge reference`. In a checkout, type \
         `cargo xtask` in place of `torchgauge`.\n"
         .to_owned();
     let mut command = Cli::command().bin_name("torchgauge");
@@ -336,7 +336,7 @@ fn outcomes_are_those_of_the_page() {
     let reasons = definition["oneOf"].as_array().expect("one of its words");
     let mut text = "# Outcomes\n\nHow a run ends: `ok`, or `failed` with one of these reasons, which \
         records, reports and JUnit XML name. Generated from `bench-suite/record`: run \
-        `UPDATE_DOCS=1 cargo test -p xtask reference`. A failed run is a record like any other, and the \
+        `UPDATE_DOCS=1 cargo test -p torchgauge reference`. A failed run is a record like any other, and the \
         session goes on; [`faults.md`](faults.md) says what causes each and what is done about \
         it.\n\n| reason | what happened |\n|---|---|\n"
         .to_owned();

@@ -1,6 +1,6 @@
 //! The real command against the real Docker Engine and the real libtorch.
 //!
-//! `cargo xtask test` runs these last; `cargo test -p xtask --test end_to_end` runs them alone.
+//! `cargo xtask test` runs these last; `cargo test -p torchgauge --test end_to_end` runs them alone.
 //! They need a container engine: where none answers, they fail and say which command starts one.
 
 mod attack;
@@ -60,7 +60,7 @@ fn xtask(words: &[&str]) -> Output {
         .args(words)
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .output()
-        .expect("xtask runs")
+        .expect("torchgauge runs")
 }
 
 /// A suite once on the CPU, in Docker's containers.
@@ -300,7 +300,7 @@ fn xtask_on(address: &str, words: &[&str]) -> Output {
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .env("DOCKER_HOST", address)
         .output()
-        .expect("xtask runs")
+        .expect("torchgauge runs")
 }
 
 #[test]

@@ -92,7 +92,7 @@ echo "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"scenario\"},\"exe
 
 #[track_caller]
 fn check(command: &mut Command, code: i32, expected: &[&str]) -> Output {
-    let output = command.output().expect("xtask runs");
+    let output = command.output().expect("torchgauge runs");
     let all = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -476,7 +476,7 @@ fn an_image_of_any_size_takes_little_memory() {
         .command(&["export", "cli-large", "--to", to.to_str().unwrap()])
         .stdout(Stdio::null())
         .spawn()
-        .expect("xtask runs");
+        .expect("torchgauge runs");
     let status = format!("/proc/{}/status", export.id());
     let mut peak_kib = 0;
     while export.try_wait().unwrap().is_none() {
@@ -501,12 +501,12 @@ fn two_builds_of_one_image_at_once_agree() {
         .map(|_| {
             let mut command = checkout.command(&words);
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
-            command.spawn().expect("xtask runs")
+            command.spawn().expect("torchgauge runs")
         })
         .collect();
     let mut built = Vec::new();
     for build in builds {
-        let output = build.wait_with_output().expect("xtask ends");
+        let output = build.wait_with_output().expect("torchgauge ends");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{errors}");
         let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");

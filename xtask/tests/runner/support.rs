@@ -113,7 +113,7 @@ impl Home {
             .stdout(said.try_clone().expect("a file"))
             .stderr(said.try_clone().expect("a file"));
         Running {
-            child: Some(command.spawn().expect("xtask starts")),
+            child: Some(command.spawn().expect("torchgauge starts")),
             folder: self.path(name),
             said: path,
         }
@@ -185,7 +185,7 @@ impl Running {
     #[track_caller]
     pub(crate) fn ends_with(mut self, code: i32) -> String {
         let mut child = self.child.take().expect("ended once");
-        let status = child.wait().expect("xtask ends");
+        let status = child.wait().expect("torchgauge ends");
         let text = self.said();
         assert_eq!(status.code().unwrap_or(-1), code, "{text}");
         text
@@ -242,7 +242,7 @@ pub(crate) fn xtask(words: &[&str]) -> (i32, String) {
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .stdin(Stdio::null())
         .output()
-        .expect("xtask runs");
+        .expect("torchgauge runs");
     let text = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stderr),

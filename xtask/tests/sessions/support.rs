@@ -131,7 +131,7 @@ impl Home {
             .current_dir(self.folder.path())
             .env("TORCHGAUGE_HISTORY", self.path("history"))
             .output()
-            .expect("xtask runs");
+            .expect("torchgauge runs");
         let all = format!(
             "{}{}",
             String::from_utf8_lossy(&output.stdout),

@@ -85,7 +85,7 @@ fn build(root: &Path) -> Result<PathBuf> {
     let mut command = images::plain_cargo(root);
     command
         .args(["build", "--locked", "--profile", PROFILE])
-        .args(["--package", "xtask", "--bin", PROGRAM, "--target-dir"])
+        .args(["--package", "torchgauge", "--bin", PROGRAM, "--target-dir"])
         .arg(&target)
         .stdin(Stdio::null());
     images::reproducible(

@@ -258,7 +258,7 @@ fn end_to_end(root: &Path, podman: Option<&str>) -> Command {
             "test",
             NO_FAIL_FAST,
             "--package",
-            "xtask",
+            "torchgauge",
             "--test",
             "end_to_end",
         ],
@@ -400,7 +400,7 @@ fn check_examples(root: &Path) -> Result<Command> {
         "record",
         "bench-suite",
         "reports",
-        "xtask",
+        "torchgauge",
     ];
     let packages = packages.into_iter().flat_map(|name| ["--package", name]);
     let mut command = cargo(&tree, &["test", "--offline", "--lib", "--bins"]);
