@@ -252,7 +252,6 @@ impl Order {
     }
 
     /// The file that the allocator's history goes to, where it is recorded.
-    #[must_use]
     pub fn snapshot_file(&self) -> Option<PathBuf> {
         let snapshot = match &self.asked {
             Asked::Builtin(asked) => asked.steps.snapshot,

@@ -65,7 +65,6 @@ impl<'a> View<'a> {
     }
 
     /// Whether there are so many cells that a page leaves out what only looks into single runs.
-    #[must_use]
     pub fn is_large(&self) -> bool {
         const LARGE: usize = 120;
         self.report.cells.len() > LARGE
@@ -146,7 +145,6 @@ impl<'a> View<'a> {
     }
 
     /// What the labels of the contenders are: the head of their column.
-    #[must_use]
     pub fn contender_head(&self) -> &'static str {
         match self.contenders.first() {
             Some(first) if first.label == format::clean(&first.session) => "session",

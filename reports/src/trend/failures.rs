@@ -13,7 +13,6 @@ use crate::{
 
 /// What the gate fails, a line each: entries of the ledger, and series that it does not keep; which,
 /// by how much, since when.
-#[must_use]
 pub fn failures(all: &[Series], entries: &[Entry]) -> Vec<String> {
     let kept = standing(entries, Standing::Failing).map(Entry::line);
     let failing = unkept(all).flat_map(|series| {
@@ -57,7 +56,6 @@ fn told(series: &Series, failure: Failure) -> String {
 
 /// As lines of workflow commands: errors for what the gate fails, warnings for what else came to
 /// light with the last run or is open, and a notice that sums up.
-#[must_use]
 pub fn annotations(all: &[Series], entries: &[Entry]) -> String {
     let mut errors = Vec::new();
     let mut warnings = Vec::new();

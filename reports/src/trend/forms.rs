@@ -24,19 +24,16 @@ const MOST_DRAWN: usize = 200;
 
 /// What the ledger says, then the series that changed or are stale, the gravest first, each with a
 /// table of its changes, and how many there are in all.
-#[must_use]
 pub fn text(all: &[Series], entries: &[Entry], style: Style) -> String {
     terminal::document(&document(all, entries), style)
 }
 
 /// As [`text()`], for a pull request or a job's summary.
-#[must_use]
 pub fn markdown(all: &[Series], entries: &[Entry]) -> String {
     md::document(&document(all, entries), 3)
 }
 
 /// Entries of the ledger, all that is known of each.
-#[must_use]
 pub fn ledger_text(entries: &[Entry], style: Style) -> String {
     let mut blocks: Vec<Block> = entries
         .iter()
@@ -88,7 +85,6 @@ fn tally(all: &[Series]) -> String {
 }
 
 /// What there is to say of one series, in a line.
-#[must_use]
 pub fn line(series: &Series) -> String {
     let points = plural(series.points.len(), "point", "points");
     let changes = match series.changes().len() {

@@ -38,7 +38,6 @@ pub enum Standing {
 }
 
 impl Standing {
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Self::Failing => "new",
@@ -99,7 +98,6 @@ impl Moved {
 
 impl Entry {
     /// What happened, in a line: where, by how much, since when, with what.
-    #[must_use]
     pub fn line(&self) -> String {
         let happened = match (&self.silent, &self.series[..]) {
             (Some((machine, age)), series) => silence(machine, *age, series),
@@ -133,7 +131,6 @@ impl Entry {
     }
 
     /// As [`Self::line`], with what it is now.
-    #[must_use]
     pub fn told(&self) -> String {
         let accepted = match &self.acceptances[..] {
             [] => String::new(),

@@ -21,7 +21,6 @@ pub struct MethodChanges {
 
 impl MethodChanges {
     /// Whether no other method comes before or after it.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -103,7 +103,6 @@ impl Series {
     }
 
     /// What a change is: improved or regressed, where anybody can know.
-    #[must_use]
     pub fn verdict(&self, change: &ChangePoint) -> Option<Verdict> {
         Some(change.verdict(self.direction?))
     }
@@ -118,13 +117,11 @@ impl Series {
     }
 
     /// Whether a change is smaller than what counts as one.
-    #[must_use]
     pub fn is_within_threshold(&self, change: &ChangePoint) -> bool {
         !change.counts(self.threshold)
     }
 
     /// Whether results have stopped coming that should come.
-    #[must_use]
     pub fn is_stale(&self) -> bool {
         self.staleness.is_some_and(|staleness| staleness.overdue)
     }
@@ -275,7 +272,6 @@ pub(super) fn overdue(staleness: &Staleness) -> String {
 }
 
 /// Seconds since 1970 as people read them, in UTC.
-#[must_use]
 pub fn time(seconds: f64) -> String {
     written(seconds, "%Y-%m-%d %H:%M")
 }

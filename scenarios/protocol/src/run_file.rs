@@ -116,7 +116,6 @@ pub enum Snapshot {
 
 impl Snapshot {
     /// Whether nothing is recorded.
-    #[must_use]
     pub fn is_never(&self) -> bool {
         *self == Self::Never
     }
@@ -229,7 +228,6 @@ impl Steps {
     }
 
     /// Each number by its key, with what it may be.
-    #[must_use]
     pub fn bounds(&self) -> [(&'static str, u32, RangeInclusive<u32>); 5] {
         [
             ("measured", self.measured, 1..=1_000_000),

@@ -57,7 +57,6 @@ pub struct ParseTraceError(String);
 
 impl Trace {
     /// What happens to tensors, in order; nothing of a trace of requests.
-    #[must_use]
     pub fn events(&self) -> &[TensorEvent] {
         match self {
             Self::Tensors(events) => events,
@@ -66,7 +65,6 @@ impl Trace {
     }
 
     /// The requests, in order; none of a trace of tensors.
-    #[must_use]
     pub fn requests(&self) -> &[TracedRequest] {
         match self {
             Self::Tensors(_) => &[],

@@ -932,7 +932,6 @@ pub enum Parallel {
 
 impl Parallel {
     /// Whether ranks exchange nothing.
-    #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::None
     }

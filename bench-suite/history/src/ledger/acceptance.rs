@@ -29,7 +29,6 @@ pub struct Acceptance {
 
 impl Acceptance {
     /// Whether it is for this change, on whatever day.
-    #[must_use]
     pub fn is_for(&self, change: &Change) -> bool {
         let fits = |patterns: &[String], text: &str| {
             patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, text))
@@ -45,7 +44,6 @@ impl Acceptance {
     }
 
     /// Whether it held once and does not any more.
-    #[must_use]
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.end().is_some_and(|end| end <= now.into())
     }

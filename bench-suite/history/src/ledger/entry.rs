@@ -100,14 +100,12 @@ pub struct Change {
 
 impl Change {
     /// after ÷ before, where both are above 0.
-    #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         let (before, after) = self.before.zip(self.after)?;
         (before > 0.0 && after > 0.0).then_some(after / before)
     }
 
     /// Cell and metric.
-    #[must_use]
     pub fn name(&self) -> String {
         format!("{} · {}", self.key.cell(), self.key.metric)
     }
@@ -122,7 +120,6 @@ impl Entry {
     }
 
     /// Whether all that it is about is over.
-    #[must_use]
     pub fn is_fixed(&self) -> bool {
         self.fixed_since().is_some()
     }
@@ -140,7 +137,6 @@ impl Entry {
         }
     }
 
-    #[must_use]
     pub fn state(&self, now: Timestamp) -> State {
         if self.is_fixed() {
             return State::Fixed;

@@ -80,7 +80,6 @@ impl LedgerFile {
         })
     }
 
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

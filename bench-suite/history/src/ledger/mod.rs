@@ -43,7 +43,6 @@ pub(crate) struct Followed {
 
 impl Ledger {
     /// Its entries, in order of their IDs.
-    #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }

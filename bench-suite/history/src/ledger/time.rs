@@ -26,7 +26,6 @@ impl Time {
     }
 
     /// Seconds since 1970-01-01 UTC.
-    #[must_use]
     pub fn seconds(self) -> f64 {
         self.0.as_duration().as_secs_f64()
     }

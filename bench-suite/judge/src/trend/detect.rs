@@ -121,7 +121,6 @@ fn range(change: &Change, series: &Series, (from, to): (usize, usize), rho: f64)
 }
 
 /// [`change_points`] of many series, on all cores; results in the order of the series.
-#[must_use]
 pub fn change_points_of_many(
     series: &[Vec<Point>],
     options: &TrendOptions,

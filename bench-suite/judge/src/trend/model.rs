@@ -37,7 +37,6 @@ pub fn put_in_order(points: &mut [Point]) -> usize {
 }
 
 /// How many points are older than the point before them.
-#[must_use]
 pub fn backwards(points: &[Point]) -> usize {
     let pairs = points.windows(2);
     pairs
@@ -75,20 +74,17 @@ pub struct ChangePoint {
 impl ChangePoint {
     /// Whether it is more than counts as none: as in a comparison, where the whole interval of the
     /// ratio lies beyond the threshold. Where there is no ratio, any change counts.
-    #[must_use]
     pub fn counts(&self, threshold: f64) -> bool {
         is_beyond(self.interval, threshold)
     }
 
     /// The change as improvement, regression, or neither where the levels are the same.
-    #[must_use]
     pub fn verdict(&self, direction: Direction) -> Verdict {
         Verdict::of_change(self.after - self.before, direction)
     }
 }
 
 /// Whether the whole interval of a ratio lies beyond a threshold, on one side; `true` without one.
-#[must_use]
 pub fn is_beyond(interval: Option<[f64; 2]>, threshold: f64) -> bool {
     let bound = threshold.ln_1p();
     interval.is_none_or(|[low, high]| low.ln() > bound || high.ln() < -bound)

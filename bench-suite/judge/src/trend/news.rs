@@ -45,7 +45,6 @@ fn is_same(one: &ChangePoint, other: &ChangePoint) -> bool {
 }
 
 /// [`news`] of many series, each with what was found in it, on all cores; in their order.
-#[must_use]
 pub fn news_of_many(
     series: &[Vec<Point>],
     found: &[Trend],

@@ -30,7 +30,6 @@ pub struct Staleness {
 /// Overdue is an age above `limit_seconds` if given. Else it is an age above three
 /// typical steps and above the longest recent step, so that a series measured on
 /// working days is not overdue every Monday.
-#[must_use]
 pub fn staleness(timestamps: &[f64], now: f64, limit_seconds: Option<f64>) -> Option<Staleness> {
     let mut times: Vec<f64> = timestamps
         .iter()
