@@ -161,16 +161,13 @@ impl fmt::Display for CellChoice {
         let image = self.image.iter().map(|image| ("image", image));
         let libtorch = self.libtorch.iter().map(|version| ("libtorch", version));
         let axes = self.axes.iter().map(|(axis, value)| (axis.as_str(), value));
-        let words: Vec<String> = scenario
-            .chain(image)
-            .chain(libtorch)
-            .chain(axes)
+        let words = scenario.chain(image).chain(libtorch).chain(axes);
+        let words: Vec<String> = words
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
-        if words.is_empty() {
-            f.write_str("as it is")
-        } else {
-            f.write_str(&words.join(" "))
+        match &*words.join(" ") {
+            "" => f.write_str("as it is"),
+            words => f.write_str(words),
         }
     }
 }

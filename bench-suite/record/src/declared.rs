@@ -7,57 +7,39 @@ use serde::{Deserialize, Serialize};
 /// Most metrics that the suites of a session may declare.
 pub const MOST_DECLARED: usize = 64;
 
-/// What a metric is counted in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Unit {
-    /// Samples a second.
-    SamplesPerSecond,
-    /// Steps a second.
-    StepsPerSecond,
-    /// Tokens a second.
-    TokensPerSecond,
-    /// Requests a second.
-    RequestsPerSecond,
-    /// Bytes a second.
-    BytesPerSecond,
-    /// Operations a second.
-    OperationsPerSecond,
-    /// Seconds.
-    Seconds,
-    /// Bytes.
-    Bytes,
-    /// Times that something happened, or things that there are.
-    Count,
-    /// Joules.
-    Joules,
-    /// Watts.
-    Watts,
-    /// A share, from 0 to 1.
-    Ratio,
-    /// A number without a unit, such as a loss.
-    Plain,
+/// Declares every unit once: its name, its sign, and what it counts.
+macro_rules! units {
+    ($($name:ident, $sign:literal, $about:literal;)*) => {
+        /// What a metric is counted in.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Unit {
+            $(#[doc = $about] $name,)*
+        }
+
+        impl Unit {
+            /// The unit's sign, such as `s`.
+            pub fn sign(self) -> &'static str {
+                match self { $(Self::$name => $sign,)* }
+            }
+        }
+    };
 }
 
-impl Unit {
-    /// The unit's sign, such as `s`.
-    pub fn sign(self) -> &'static str {
-        match self {
-            Self::SamplesPerSecond => "samples/s",
-            Self::StepsPerSecond => "steps/s",
-            Self::TokensPerSecond => "tokens/s",
-            Self::RequestsPerSecond => "requests/s",
-            Self::BytesPerSecond => "bytes/s",
-            Self::OperationsPerSecond => "operations/s",
-            Self::Seconds => "s",
-            Self::Bytes => "bytes",
-            Self::Count => "count",
-            Self::Joules => "J",
-            Self::Watts => "W",
-            Self::Ratio => "ratio",
-            Self::Plain => "",
-        }
-    }
+units! {
+    SamplesPerSecond, "samples/s", "Samples a second.";
+    StepsPerSecond, "steps/s", "Steps a second.";
+    TokensPerSecond, "tokens/s", "Tokens a second.";
+    RequestsPerSecond, "requests/s", "Requests a second.";
+    BytesPerSecond, "bytes/s", "Bytes a second.";
+    OperationsPerSecond, "operations/s", "Operations a second.";
+    Seconds, "s", "Seconds.";
+    Bytes, "bytes", "Bytes.";
+    Count, "count", "Times that something happened, or things that there are.";
+    Joules, "J", "Joules.";
+    Watts, "W", "Watts.";
+    Ratio, "ratio", "A share, from 0 to 1.";
+    Plain, "", "A number without a unit, such as a loss.";
 }
 
 /// Which way a metric improves.

@@ -268,10 +268,9 @@ fn unpacked(path: PathBuf) -> Result<Vec<u8>, FolderError> {
         }
         Ok(_) => return Ok(bytes),
     };
-    let line = None;
     Err(FolderError::Form {
         path,
-        line,
+        line: None,
         message,
     })
 }

@@ -161,9 +161,8 @@ pub struct ImageChange {
 pub fn image_changes(base: &ImageFacts, head: &ImageFacts) -> Vec<ImageChange> {
     let (base, head) = (values(base, head), values(head, base));
     let names: BTreeSet<&(Part, String)> = base.keys().chain(head.keys()).collect();
-    let differ = names
-        .into_iter()
-        .filter(|name| base.get(*name) != head.get(*name));
+    let names = names.into_iter();
+    let differ = names.filter(|name| base.get(*name) != head.get(*name));
     let change = |name: &(Part, String)| ImageChange {
         part: name.0,
         name: name.1.clone(),
@@ -218,11 +217,8 @@ fn values(image: &ImageFacts, other: &ImageFacts) -> BTreeMap<(Part, String), Pa
         let size = sizes.entry((Part::Layer, name.clone())).or_default();
         *size = size.saturating_add(*bytes);
     }
-    all.extend(
-        sizes
-            .into_iter()
-            .map(|(name, bytes)| (name, PartValue::Bytes(bytes))),
-    );
+    let sizes = sizes.into_iter();
+    all.extend(sizes.map(|(name, bytes)| (name, PartValue::Bytes(bytes))));
     all
 }
 

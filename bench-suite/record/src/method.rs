@@ -181,13 +181,10 @@ impl Method {
         }
         // FNV-1a. What is not set is left out, so that a key that is added later changes nothing.
         let set = self.0.iter().filter(|(_, value)| *value != Self::NONE);
-        let lines: Vec<String> = set.map(|(key, value)| format!("{key}={value}\n")).collect();
-        let hash = lines
-            .concat()
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-            });
+        let lines: String = set.map(|(key, value)| format!("{key}={value}\n")).collect();
+        let hash = lines.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
         format!("{:012x}", hash >> 16)
     }
 }
@@ -216,10 +213,8 @@ fn is_below(key: &str, upper: &str) -> bool {
 }
 
 fn expected(keys: &[&str], below: &str) -> String {
-    let keys: Vec<String> = keys
-        .iter()
-        .map(|key| format!("method.{below}{key}"))
-        .collect();
+    let keys = keys.iter().map(|key| format!("method.{below}{key}"));
+    let keys: Vec<String> = keys.collect();
     format!("expected method, or one of {}", keys.join(", "))
 }
 

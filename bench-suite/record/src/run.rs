@@ -128,8 +128,8 @@ impl Record {
 
     /// What no run can have yielded, or no cell be named by.
     pub(crate) fn problem(&self) -> Option<String> {
-        let values = [&self.values].into_iter();
-        let mut values = values.chain(self.ranks.iter().map(|rank| &rank.values));
+        let of_ranks = self.ranks.iter().map(|rank| &rank.values);
+        let mut values = [&self.values].into_iter().chain(of_ranks);
         let mut series = self.series.keys();
         let of_series = |name: &String| Some(format!("the series `{name}`: {}", bad_name(name)?));
         let of_kernels = || {

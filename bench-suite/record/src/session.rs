@@ -129,16 +129,11 @@ impl Session {
         for (what, count, most) in [
             ("cells", self.cells.len(), MOST_CELLS),
             ("images", self.images.len(), MOST_IMAGES),
+            ("metrics", self.metrics.len(), MOST_DECLARED),
         ] {
             if count > most {
                 return Some(format!("{count} {what}; at most {most}"));
             }
-        }
-        if self.metrics.len() > MOST_DECLARED {
-            return Some(format!(
-                "{} metrics; at most {MOST_DECLARED}",
-                self.metrics.len()
-            ));
         }
         let of_metric = |metric: &DeclaredMetric| {
             let (key, expected) = metric.problem()?;
@@ -150,9 +145,8 @@ impl Session {
 
     /// The machine that a run happened on, of several ranks the first.
     pub fn machine_of(&self, record: &Record) -> &Machine {
-        self.hosts
-            .get(&record.host)
-            .unwrap_or_else(|| self.machine())
+        let own = self.hosts.get(&record.host);
+        own.unwrap_or_else(|| self.machine())
     }
 
     /// How many CPUs others used while a run went on; `None` where that is not known.
