@@ -48,12 +48,8 @@ impl History {
         let mut labels = merged(name, &session.labels, &given)?;
         for file in &known {
             same(name, "start", &file.started, &session.started_at)?;
-            same(
-                name,
-                "machine",
-                &file.machine.name,
-                &session.machine_names(),
-            )?;
+            let machine = session.machine_names();
+            same(name, "machine", &file.machine.name, &machine)?;
             labels = merged(name, &file.labels, &labels)?;
         }
         let file = session_file(&session, &records.records, &labels);

@@ -59,10 +59,8 @@ pub(crate) fn files(
         let why = match levels {
             _ if name.starts_with('.') => continue,
             [level, below @ ..] if is_folder => {
-                if level
-                    .as_ref()
-                    .is_none_or(|pattern| may_have(&name, pattern))
-                {
+                let fits = |pattern: &String| may_have(&name, pattern);
+                if level.as_ref().is_none_or(fits) {
                     found.extend(files(&path, below, left_out));
                 }
                 continue;
@@ -131,11 +129,11 @@ pub(crate) fn folder_name<'a>(names: impl IntoIterator<Item = &'a str>) -> Strin
     }
     if name.len() > LONGEST_NAME {
         let digest = Sha256::digest(name.as_bytes());
-        let short: Vec<String> = digest[..8]
+        let short: String = digest[..8]
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        name = format!("{AND}{}", short.concat());
+        name = format!("{AND}{short}");
     }
     name
 }
@@ -144,10 +142,8 @@ pub(crate) fn folder_name<'a>(names: impl IntoIterator<Item = &'a str>) -> Strin
 fn may_have(folder: &str, pattern: &str) -> bool {
     let folder = if folder == "%" { "" } else { folder };
     let unescaped = |name| percent_decode_str(name).decode_utf8_lossy().into_owned();
-    folder.starts_with(AND)
-        || folder
-            .split(AND)
-            .any(|name| matches(pattern, &unescaped(name)))
+    let mut names = folder.split(AND);
+    folder.starts_with(AND) || names.any(|name| matches(pattern, &unescaped(name)))
 }
 
 #[cfg(test)]

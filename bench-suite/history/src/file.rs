@@ -176,13 +176,12 @@ impl SessionFile {
 
     /// Runs, failed ones too; how many of them failed; values.
     pub(crate) fn counts(&self) -> [usize; 3] {
-        self.cells
-            .iter()
-            .fold([0; 3], |[runs, failed, points], cell| {
-                let values = cell.metrics.values().flatten().flatten().count();
-                let all = cell.runs.len() + cell.failed.len();
-                [runs + all, failed + cell.failed.len(), points + values]
-            })
+        let sum = |[runs, failed, points]: [usize; 3], cell: &Cell| {
+            let values = cell.metrics.values().flatten().flatten().count();
+            let all = cell.runs.len() + cell.failed.len();
+            [runs + all, failed + cell.failed.len(), points + values]
+        };
+        self.cells.iter().fold([0; 3], sum)
     }
 
     /// Reads the file at `place`, below the results of a history, with the metrics that fit.
@@ -208,17 +207,13 @@ impl SessionFile {
         file.cells = read.collect::<Result<_, _>>()?;
         let unknown = |cell: &&Cell| !file.images.contains_key(&cell.facts.image);
         if let Some(cell) = file.cells.iter().find(unknown) {
-            return Err(format!(
-                "`images` lacks {}, of which there is a cell",
-                cell.facts.image
-            ));
+            let image = &cell.facts.image;
+            return Err(format!("`images` lacks {image}, of which there is a cell"));
         }
         let own = file.place();
         if own != place {
-            return Err(format!(
-                "it is the file of {}; move or remove it",
-                own.display()
-            ));
+            let own = own.display();
+            return Err(format!("it is the file of {own}; move or remove it"));
         }
         Ok(file)
     }

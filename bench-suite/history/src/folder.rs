@@ -77,11 +77,8 @@ impl History {
     pub fn read(&self, filter: &SeriesFilter) -> Contents {
         let mut left_out = Vec::new();
         let results = self.results();
-        let places = files(
-            &results,
-            &[&filter.machine, &filter.suite, &filter.track],
-            &mut left_out,
-        );
+        let levels = [&filter.machine, &filter.suite, &filter.track];
+        let places = files(&results, &levels, &mut left_out);
         let known = KnownCells::default();
         let parse = |path: &PathBuf| {
             let place = path.strip_prefix(&results).unwrap_or(path);
@@ -95,11 +92,8 @@ impl History {
             let is_first = names.insert(file.session.clone());
             if !is_first {
                 let path = results.join(file.place());
-                let told = format!(
-                    "{} left out: there is another file of this session",
-                    path.display()
-                );
-                left_out.push(told);
+                let why = "left out: there is another file of this session";
+                left_out.push(format!("{} {why}", path.display()));
             }
             is_first
         });

@@ -44,11 +44,7 @@ impl SeriesKey {
 
     /// Scenario and variant, as reports write them.
     pub fn cell(&self) -> String {
-        if self.variant.is_empty() {
-            self.scenario.clone()
-        } else {
-            record::cell_name(&self.scenario, &self.variant)
-        }
+        record::cell_name(&self.scenario, &self.variant)
     }
 
     /// What it has in common with the series of other methods.
@@ -78,24 +74,15 @@ impl SeriesKey {
 impl fmt::Display for SeriesKey {
     /// On one line, without control characters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut first = true;
-        for (_, part) in self.parts() {
-            if part.is_empty() {
-                continue;
-            }
-            if !first {
-                f.write_str(" / ")?;
-            }
-            first = false;
-            for letter in part.chars() {
-                if letter.is_control() {
-                    write!(f, "{}", letter.escape_unicode())?;
-                } else {
-                    write!(f, "{letter}")?;
-                }
-            }
-        }
-        Ok(())
+        let parts = self.parts().map(|(_, part)| part);
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        parts
+            .join(" / ")
+            .chars()
+            .try_for_each(|letter| match letter {
+                letter if letter.is_control() => write!(f, "{}", letter.escape_unicode()),
+                letter => write!(f, "{letter}"),
+            })
     }
 }
 

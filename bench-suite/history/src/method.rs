@@ -76,10 +76,8 @@ fn as_one(mut group: Vec<Series>) -> Option<Series> {
 pub fn told_apart(all: &[&SeriesInfo]) -> Vec<BTreeMap<String, String>> {
     let mut groups: BTreeMap<SeriesKey, Vec<usize>> = BTreeMap::new();
     for (place, info) in all.iter().enumerate() {
-        groups
-            .entry(info.key.without_method())
-            .or_default()
-            .push(place);
+        let alike = groups.entry(info.key.without_method());
+        alike.or_default().push(place);
     }
     let mut told = vec![BTreeMap::new(); all.len()];
     for places in groups.into_values().filter(|places| places.len() > 1) {
@@ -100,12 +98,9 @@ fn values(methods: &[(&str, Option<&Method>)]) -> Vec<BTreeMap<String, String>> 
         .iter()
         .filter_map(|(_, settings)| *settings)
         .collect();
-    let keys: BTreeSet<String> = known
-        .iter()
-        .skip(1)
-        .flat_map(|other| known[0].told_apart(other))
-        .map(|difference| difference.key)
-        .collect();
+    let others = known.iter().skip(1);
+    let differences = others.flat_map(|other| known[0].told_apart(other));
+    let keys: BTreeSet<String> = differences.map(|one| one.key).collect();
     let all_known = known.len() == methods.len();
     let of_one = |(fingerprint, settings): &(&str, Option<&Method>)| {
         let value = |key: &String| Some((key.clone(), (*settings)?.shown(key).to_owned()));

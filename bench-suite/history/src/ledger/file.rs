@@ -21,9 +21,6 @@ pub struct LedgerFile {
 
 impl LedgerFile {
     /// Opens it to be changed; a file that is not there yet is an empty ledger.
-    ///
-    /// # Errors
-    /// [`HistoryError::Refused`] where the file cannot be read, or is no ledger.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, HistoryError> {
         let path = path.into();
         // The folder and not the file, which is replaced; a folder that cannot be locked, such as
@@ -38,25 +35,18 @@ impl LedgerFile {
     }
 
     /// Opens it to be read; a file that is not there is an empty ledger.
-    ///
-    /// # Errors
-    /// [`HistoryError::Refused`] where the file cannot be read, or is no ledger.
     pub fn look_at(path: impl Into<PathBuf>) -> Result<Self, HistoryError> {
         Self::read(path.into(), None)
     }
 
-    /// # Errors
-    /// [`HistoryError::Refused`] where there is no file.
     pub fn existing(self) -> Result<Self, HistoryError> {
         if self.exists {
-            Ok(self)
-        } else {
-            refused(format!(
-                "there is no ledger at {}; `trend --gate` begins one, and --ledger FILE names \
-                 another",
-                self.path.display()
-            ))
+            return Ok(self);
         }
+        let path = self.path.display();
+        refused(format!(
+            "there is no ledger at {path}; `trend --gate` begins one, and --ledger FILE names another"
+        ))
     }
 
     fn read(path: PathBuf, lock: Option<File>) -> Result<Self, HistoryError> {
@@ -85,9 +75,6 @@ impl LedgerFile {
     }
 
     /// Writes it whole where it changed.
-    ///
-    /// # Errors
-    /// [`HistoryError::Write`] where the file cannot be written.
     pub fn save(&mut self) -> Result<(), HistoryError> {
         if self.ledger == self.read {
             return Ok(());

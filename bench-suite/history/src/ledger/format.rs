@@ -59,14 +59,9 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Ledger, HistoryError> {
         from_document(document).map_err(|error| said(error.message(), error.span()))?;
     let mut entries = whole.regression;
     entries.sort_by(|a, b| a.id.cmp(&b.id));
-    entries
-        .iter()
-        .try_for_each(check)
-        .map_err(|message| form(message.clone()))?;
-    if let Some([one, _]) = entries
-        .array_windows()
-        .find(|[one, next]| one.id == next.id)
-    {
+    entries.iter().try_for_each(check).map_err(form)?;
+    let mut pairs = entries.array_windows();
+    if let Some([one, _]) = pairs.find(|[one, next]| one.id == next.id) {
         return Err(form(format!("it has two entries {}; keep one", one.id)));
     }
     Ok(Ledger {

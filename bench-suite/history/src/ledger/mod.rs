@@ -48,19 +48,12 @@ impl Ledger {
     }
 
     /// The entry of this ID.
-    ///
-    /// # Errors
-    /// [`HistoryError::Refused`] names the IDs that there are.
     pub fn entry(&self, id: &str) -> Result<&Entry, HistoryError> {
         let found = self.entries.iter().find(|entry| entry.id == id);
         found.ok_or_else(|| self.unknown(id))
     }
 
     /// Accepts an entry, or what of it the acceptance is for.
-    ///
-    /// # Errors
-    /// [`HistoryError::Refused`] for an unknown ID, an entry that is fixed, and an acceptance that fits nothing
-    /// of it.
     pub fn accept(&mut self, id: &str, acceptance: Acceptance) -> Result<&Entry, HistoryError> {
         let unknown = self.unknown(id);
         let entry = self.entries.iter_mut().find(|entry| entry.id == id);
@@ -73,9 +66,6 @@ impl Ledger {
     }
 
     /// Takes every acceptance of an entry back; returns how many there were.
-    ///
-    /// # Errors
-    /// [`HistoryError::Refused`] for an unknown ID.
     pub fn withdraw(&mut self, id: &str) -> Result<usize, HistoryError> {
         let unknown = self.unknown(id);
         let entry = self.entries.iter_mut().find(|entry| entry.id == id);
@@ -101,15 +91,13 @@ impl Ledger {
         gone
     }
 
-    fn since_of(&self, points: &PointFilter) -> Option<Time> {
-        let followed = self.followed.iter();
-        let mut alike = followed.filter(|one| one.points == *points);
-        alike.next().map(|one| one.since)
-    }
-
     /// Since when these points are followed: from now on, where they were not before.
     fn since(&mut self, points: &PointFilter, newest: Time) -> Time {
-        self.since_of(points).unwrap_or_else(|| {
+        let mut followed = self.followed.iter();
+        let known = followed
+            .find(|one| one.points == *points)
+            .map(|one| one.since);
+        known.unwrap_or_else(|| {
             self.followed.push(Followed {
                 points: points.clone(),
                 since: newest,

@@ -16,11 +16,9 @@ impl Ledger {
             return night;
         };
         let since = self.since(points, newest);
-        let fixed_before: Vec<(String, bool)> = self
-            .entries
-            .iter()
-            .map(|entry| (entry.id.clone(), entry.is_fixed()))
-            .collect();
+        let entries = self.entries.iter();
+        let fixed_before = entries.map(|entry| (entry.id.clone(), entry.is_fixed()));
+        let fixed_before: Vec<(String, bool)> = fixed_before.collect();
         for fresh in self.unknown_changes(points, seen, since) {
             match fresh.worsens {
                 Some(place) => night.worsened.push(self.worsen(place, fresh)),
@@ -77,10 +75,8 @@ impl Ledger {
         }
         let p: Vec<f64> = unknown.iter().map(|(p, _)| *p).collect();
         let q = q_values(&p);
-        let sure = unknown
-            .into_iter()
-            .zip(q)
-            .filter(|(_, q)| *q <= Options::default().alpha);
+        let sure = unknown.into_iter().zip(q);
+        let sure = sure.filter(|(_, q)| *q <= Options::default().alpha);
         let mut sure: Vec<_> = sure.map(|(found, _)| found).collect();
         sure.sort_by(|a, b| a.0.total_cmp(&b.0));
         sure.into_iter().filter_map(|(_, fresh)| fresh).collect()
@@ -88,11 +84,8 @@ impl Ledger {
 
     /// Acceptances that ran out, what fails, and what is open.
     fn sum_up(&mut self, points: &PointFilter, seen: &[Seen], now: Timestamp, night: &mut Night) {
-        for entry in self
-            .entries
-            .iter_mut()
-            .filter(|entry| entry.points == *points)
-        {
+        let entries = self.entries.iter_mut();
+        for entry in entries.filter(|entry| entry.points == *points) {
             let Some(newest) = newest_of(entry, seen) else {
                 continue;
             };
