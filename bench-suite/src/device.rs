@@ -21,13 +21,12 @@ impl FromStr for Choice {
     type Err = ParseDeviceError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "auto" => return Ok(Self::Auto),
-            "cuda" => return Ok(Self::Gpu),
-            _ => {}
-        }
         let Some(indices) = text.strip_prefix("cuda:") else {
-            return text.parse::<Device>().map(|_| Self::Cpu);
+            return match text {
+                "auto" => Ok(Self::Auto),
+                "cuda" => Ok(Self::Gpu),
+                _ => text.parse::<Device>().map(|_| Self::Cpu),
+            };
         };
         let mut gpus = Vec::new();
         for index in indices.split(',') {
@@ -162,12 +161,9 @@ fn no_gpu() -> DeviceError {
 }
 
 fn gpus(machine: &Machine) -> String {
-    let names: Vec<_> = machine
-        .gpus
-        .iter()
-        .map(|gpu| format!("cuda:{} ({})", gpu.index, gpu.name))
-        .collect();
-    names.join(", ")
+    let gpus = machine.gpus.iter();
+    let names = gpus.map(|gpu| format!("cuda:{} ({})", gpu.index, gpu.name));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// The variables that hold a run to the devices of its ranks, so that it sees no others.
@@ -178,13 +174,10 @@ pub fn environment(
     devices: impl IntoIterator<Item = Device>,
     machine: Option<&Machine>,
 ) -> [(String, String); 2] {
+    let gpu = |device| machine.and_then(|machine| machine.gpu(device));
     let name = |device| match device {
         Device::Cpu => None,
-        Device::Cuda(index) => Some(
-            machine
-                .and_then(|machine| machine.gpu(device))
-                .map_or_else(|| index.to_string(), |gpu| gpu.uuid.clone()),
-        ),
+        Device::Cuda(index) => Some(gpu(device).map_or(index.to_string(), |gpu| gpu.uuid.clone())),
     };
     let names: Vec<String> = devices.into_iter().filter_map(name).collect();
     let value = names.join(",");

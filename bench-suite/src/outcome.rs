@@ -28,20 +28,18 @@ pub enum End {
 impl End {
     /// It was ended while it ran.
     pub(crate) fn ended(reason: Reason, message: impl Into<String>) -> Self {
-        let message = message.into();
         Self::Failed {
             reason,
             stage: None,
-            message,
+            message: message.into(),
         }
     }
 
     pub(crate) fn never(reason: Reason, stage: Stage, message: impl Into<String>) -> Self {
-        let (stage, message) = (Some(stage), message.into());
         Self::Failed {
             reason,
-            stage,
-            message,
+            stage: Some(stage),
+            message: message.into(),
         }
     }
 

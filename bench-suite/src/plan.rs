@@ -162,16 +162,14 @@ fn cells_of(
 /// What a session's record says of the suites.
 fn session(request: &Request<'_>, blocks: u32) -> Result<Session, PlanError> {
     let suites = request.suites.iter();
+    let digest = |suite: &Suite| (suite.name.clone(), suite.digest.clone());
     let question = |suite: &Suite| Some((suite.name.clone(), suite.question.clone()?));
     Ok(Session {
         device: request.device,
         blocks,
         order_seed: request.order_seed.unwrap_or_else(|| rand::rng().random()),
         metrics: declared(request.suites)?,
-        suites: suites
-            .clone()
-            .map(|suite| (suite.name.clone(), suite.digest.clone()))
-            .collect(),
+        suites: suites.clone().map(digest).collect(),
         questions: suites.clone().filter_map(question).collect(),
         claims: suites.flat_map(|suite| suite.claims.clone()).collect(),
         ..Session::default()
@@ -257,14 +255,11 @@ impl Plan {
             let names: Vec<String> = self.cells.iter().map(name).collect();
             let likely = most_similar(wanted, names.iter().map(String::as_str));
             let likely = likely.map(|cell| format!(" (did you mean `{cell}`?)"));
+            let suites = Vec::from_iter(self.session.suites.into_keys());
             return refused(format!(
                 "no cell `{wanted}` in {} for {}{}; expected a scenario, or a cell as reports name \
                  it; --dry-run without --cell lists them",
-                self.session
-                    .suites
-                    .into_keys()
-                    .collect::<Vec<_>>()
-                    .join(", "),
+                suites.join(", "),
                 self.session.device,
                 likely.unwrap_or_default()
             ));
@@ -298,11 +293,8 @@ impl Plan {
         places: &[Place],
     ) -> Result<Self, PlanError> {
         let is_cuda = self.session.device.is_cuda();
-        let next = if is_cuda {
-            NEXT_OF_RANKS
-        } else {
-            "lower `ranks`"
-        };
+        let of_cpu = "lower `ranks`";
+        let next = if is_cuda { NEXT_OF_RANKS } else { of_cpu };
         let too_many = |cell: &Cell| {
             let ranks = cell.plan.ranks;
             if is_cuda && sets(places, ranks as usize).is_empty() {

@@ -300,20 +300,15 @@ impl RankResults {
     /// middle of the run: the phases lie outside of it then.
     pub fn phases_since(&self, start: Timestamp, wall_seconds: f64) -> BTreeMap<Phase, f64> {
         let start = start.as_duration().as_secs_f64();
-        let began = self
-            .phase_began
-            .iter()
-            .map(|(phase, at)| (*phase, at - start));
-        let began: BTreeMap<Phase, f64> = began.collect();
+        let began = self.phase_began.iter();
+        let began: BTreeMap<Phase, f64> = began.map(|(phase, at)| (*phase, at - start)).collect();
         let is_within = |(phase, from): (&Phase, &f64)| {
             let to = from + self.phase_seconds.get(phase).unwrap_or(&0.0);
             *from >= 0.0 && to <= wall_seconds
         };
-        if began.iter().all(is_within) {
-            began
-        } else {
-            BTreeMap::new()
-        }
+        Some(began)
+            .filter(|began| began.iter().all(is_within))
+            .unwrap_or_default()
     }
 
     /// Takes one line in; tells what is wrong with it.
@@ -411,9 +406,7 @@ impl RankResults {
 
     fn take_step(&mut self, step: Step) -> Result<(), String> {
         let expected = self.steps.len();
-        if let Some(problem) = bad_values(&step.values) {
-            return Err(problem);
-        }
+        bad_values(&step.values).map_or(Ok(()), Err)?;
         if step.index as usize != expected {
             return Err(format!("step {}, expected step {expected}", step.index));
         }
@@ -422,35 +415,22 @@ impl RankResults {
                 self.series.insert(name.clone());
             }
         }
-        if self.series.len() > MOST_SERIES {
-            return Err(format!("more than {MOST_SERIES} names in all steps"));
-        }
         self.steps.push(step);
-        Ok(())
+        at_most(MOST_SERIES, self.series.len(), "names in all steps")
     }
 
     fn take_kernel(&mut self, mut kernel: Kernel) -> Result<(), String> {
-        if let Some(problem) = kernel.problem() {
-            return Err(problem);
-        }
+        kernel.problem().map_or(Ok(()), Err)?;
         kernel.name = one_line(&kernel.name, Kernel::LONGEST_NAME);
         self.kernels.insert(kernel.name.clone(), kernel);
-        if self.kernels.len() > MOST_KERNELS {
-            return Err(format!("more than {MOST_KERNELS} kernels in all"));
-        }
-        Ok(())
+        at_most(MOST_KERNELS, self.kernels.len(), "kernels in all")
     }
 
     fn take_module(&mut self, mut module: Module) -> Result<(), String> {
-        if let Some(problem) = module.problem() {
-            return Err(problem);
-        }
+        module.problem().map_or(Ok(()), Err)?;
         module.name = one_line(&module.name, Module::LONGEST_NAME);
         self.modules.insert(module.name.clone(), module);
-        if self.modules.len() > MOST_MODULES {
-            return Err(format!("more than {MOST_MODULES} modules in all"));
-        }
-        Ok(())
+        at_most(MOST_MODULES, self.modules.len(), "modules in all")
     }
 
     /// The allocation that failed, where memory ran out on a GPU.
@@ -468,14 +448,9 @@ impl RankResults {
     }
 
     fn add(&mut self, values: Values) -> Result<(), String> {
-        if let Some(problem) = bad_values(&values) {
-            return Err(problem);
-        }
+        bad_values(&values).map_or(Ok(()), Err)?;
         self.values.extend(values);
-        if self.values.len() > MOST_VALUES {
-            return Err(format!("more than {MOST_VALUES} values in all"));
-        }
-        Ok(())
+        at_most(MOST_VALUES, self.values.len(), "values in all")
     }
 
     fn add_facts(&mut self, facts: BTreeMap<String, String>) -> Result<(), String> {
@@ -488,11 +463,15 @@ impl RankResults {
             }
             self.facts.insert(name, printable(&fact).into_owned());
         }
-        if self.facts.len() > MOST_FACTS {
-            return Err(format!("more than {MOST_FACTS} facts in all"));
-        }
-        Ok(())
+        at_most(MOST_FACTS, self.facts.len(), "facts in all")
     }
+}
+
+fn at_most(most: usize, count: usize, what: &str) -> Result<(), String> {
+    if count > most {
+        return Err(format!("more than {most} {what}"));
+    }
+    Ok(())
 }
 
 /// A word of a program's for one of ours; serde's words name those that there are.

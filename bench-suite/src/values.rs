@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytesize::ByteSize;
 use metrics::{Metric, broken_rule};
-use protocol::{MemoryPoint, Moment, Phase, RunFile, Step, Task, Values};
+use protocol::{MemoryPoint, Moment, RunFile, Step, Task, Values};
 use record::{GpuMonitor, Monitor, Sampled, Scope, Series, Window};
 
 use crate::{
@@ -59,7 +59,8 @@ pub(crate) fn of(seen: &Seen<'_>) -> Values {
         set(name, value);
     }
     for (phase, seconds) in &told.phase_seconds {
-        set(phase_name(*phase), Some(*seconds));
+        let phase = record::word_of(phase).replace('-', "_");
+        set(&format!("{phase}_seconds"), Some(*seconds));
     }
     let cost = &execution.cost;
     set("wall_seconds", Some(execution.wall_seconds));
@@ -297,21 +298,6 @@ pub(crate) fn series(steps: &[Step]) -> BTreeMap<String, Vec<Option<f64>>> {
         }
     }
     series
-}
-
-/// The value that a phase's time is.
-fn phase_name(phase: Phase) -> &'static str {
-    match phase {
-        Phase::ProcessStart => "process_start_seconds",
-        Phase::CudaStart => "cuda_start_seconds",
-        Phase::ModelBuild => "model_build_seconds",
-        Phase::Data => "data_seconds",
-        Phase::Warmup => "warmup_seconds",
-        Phase::Measure => "measure_seconds",
-        Phase::Profile => "profile_seconds",
-        Phase::Teardown => "teardown_seconds",
-        Phase::Calibrate => "calibrate_seconds",
-    }
 }
 
 /// The distribution of step times. Quantiles are linear between order statistics.

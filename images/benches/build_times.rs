@@ -65,7 +65,7 @@ fn row(name: &str) -> Result<()> {
     let (_, again) = timed(|| assemble(&image, &sources, &fresh))?;
     let runtime = tokio::runtime::Runtime::new()?;
     let load = runtime.block_on(async {
-        let engine = Engine::connect(&Endpoint::auto()).await?;
+        let engine = Engine::connect(&Endpoint::Auto).await?;
         let mut there = inventory::list(&engine).await?;
         there.retain(|present| present.image == image.name);
         inventory::remove(&engine, there).await;

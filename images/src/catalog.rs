@@ -147,11 +147,8 @@ impl Image {
     }
 
     fn read_spec(file: &Path, reference: &str) -> Result<Self> {
-        let name = file
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = file.file_stem().unwrap_or_default();
+        let name = name.to_string_lossy().into_owned();
         if !is_name(&name) {
             return Err(Error::Input(format!(
                 "`{name}` cannot name an image; expected lower-case letters and digits with single \
@@ -198,14 +195,9 @@ impl Image {
 /// Whether a spec's name can be part of an image's: lower case, digits, and single `.`, `_`, `-`
 /// between them.
 pub(crate) fn is_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= 100
-        && name.split(['.', '_', '-']).all(|part| {
-            !part.is_empty()
-                && part
-                    .bytes()
-                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
-        })
+    let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let mut parts = name.split(['.', '_', '-']);
+    name.len() <= 100 && parts.all(|part| !part.is_empty() && part.bytes().all(is_plain))
 }
 
 #[cfg(test)]

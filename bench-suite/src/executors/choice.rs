@@ -108,10 +108,9 @@ impl Choice {
         for candidate in candidates {
             match (candidate.open)(argument.to_owned()).await {
                 Ok(executor) => {
-                    let choice = Self::Named(candidate, argument.to_owned());
                     return Ok(Opened {
                         executor,
-                        choice,
+                        choice: Self::Named(candidate, argument.to_owned()),
                         notes,
                     });
                 }

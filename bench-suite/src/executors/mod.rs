@@ -32,8 +32,6 @@ pub const EXECUTORS: &[Registration] = &[
 /// Ends what is left of runs whose folders are in this one and whose harness was killed. Whoever
 /// calls this holds the session's folder, so no run of it is under way. Gives how many were ended.
 pub(crate) fn sweep(work: &Path) -> usize {
-    EXECUTORS
-        .iter()
-        .map(|executor| (executor.sweep)(work))
-        .sum()
+    let all = EXECUTORS.iter();
+    all.map(|executor| (executor.sweep)(work)).sum()
 }

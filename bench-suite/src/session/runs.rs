@@ -283,14 +283,15 @@ fn declare(session: &mut record::Session, reported: Vec<DeclaredMetric>) {
         match known.find(|one| one.name == metric.name) {
             Some(known) if (known.unit, known.better) == (metric.unit, metric.better) => {}
             Some(known) => {
-                let note = format!(
-                    "{}: reported in `{}` with `better: {}`; compared in `{}` with `better: {}`",
-                    metric.name,
-                    word_of(metric.unit),
-                    word_of(metric.better),
-                    word_of(known.unit),
-                    word_of(known.better)
-                );
+                let words = |of: &DeclaredMetric| {
+                    format!(
+                        "in `{}` with `better: {}`",
+                        word_of(of.unit),
+                        word_of(of.better)
+                    )
+                };
+                let (name, reported, compared) = (&metric.name, words(&metric), words(known));
+                let note = format!("{name}: reported {reported}; compared {compared}");
                 if !session.notes.contains(&note) {
                     session.notes.push(note);
                 }

@@ -102,10 +102,8 @@ impl JsonSchema for Exclusion {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut axes = list_schemas(generator);
-        axes.insert(
-            "device".into(),
-            generator.subschema_for::<DeviceKind>().into(),
-        );
+        let device = generator.subschema_for::<DeviceKind>();
+        axes.insert("device".into(), device.into());
         json_schema!({
             "type": "object",
             "description": "What is left out: axis to one value or a list of values, and device",

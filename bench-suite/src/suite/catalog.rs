@@ -48,22 +48,16 @@ impl Catalog {
 
     /// Every suite, sorted by name; a broken one does not hide the others.
     pub fn list(&self) -> Result<Vec<Listed>, SuiteError> {
-        let names = self.names()?;
-        Ok(names
-            .into_iter()
-            .map(|name| Listed {
-                suite: Suite::read(&self.path(&name)),
-                name,
-            })
-            .collect())
+        let listed = |name: String| Listed {
+            suite: Suite::read(&self.path(&name)),
+            name,
+        };
+        Ok(self.names()?.into_iter().map(listed).collect())
     }
 
     /// The suite of this name, or in this file where `reference` has a `/` or ends in `.yaml`.
     pub fn load(&self, reference: &str) -> Result<Suite, SuiteError> {
-        let is_yaml = Path::new(reference)
-            .extension()
-            .is_some_and(|e| e == "yaml");
-        if reference.contains('/') || is_yaml {
+        if reference.contains('/') || is_yaml(Path::new(reference)) {
             return Suite::read(Path::new(reference));
         }
         let known = self.names()?;
@@ -86,14 +80,14 @@ impl Catalog {
 
 /// The suite's name: the file's, without `.yaml`.
 pub(super) fn name_of(path: &Path) -> Result<String, SuiteError> {
-    let yaml = path
-        .extension()
-        .is_some_and(|extension| extension == "yaml");
-    path.file_stem()
-        .and_then(|stem| stem.to_str())
-        .filter(|stem| yaml && is_name(stem))
-        .map(str::to_owned)
-        .ok_or_else(|| SuiteError::Name {
-            path: path.to_owned(),
-        })
+    let stem = path.file_stem().and_then(|stem| stem.to_str());
+    let name = stem.filter(|stem| is_yaml(path) && is_name(stem));
+    name.map(str::to_owned).ok_or_else(|| SuiteError::Name {
+        path: path.to_owned(),
+    })
+}
+
+fn is_yaml(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "yaml")
 }

@@ -8,7 +8,7 @@ use record::{CellChoice, ChosenCell, Claim};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
-use strict_yaml::{Document, KeyPath, Segment, YamlError, most_similar};
+use strict_yaml::{Document, KeyPath, Segment, YamlError, did_you_mean};
 use verdict::ClaimProblem;
 
 use super::{
@@ -34,10 +34,8 @@ impl JsonSchema for CellFile {
             ("image", "The image's name"),
             ("libtorch", "The image's libtorch; `2.6` is every 2.6.x"),
         ] {
-            keys.insert(
-                key.into(),
-                serde_json::json!({ "type": "string", "minLength": 1, "description": what }),
-            );
+            let form = serde_json::json!({ "type": "string", "minLength": 1, "description": what });
+            keys.insert(key.into(), form);
         }
         json_schema!({
             "type": "object",
@@ -97,16 +95,10 @@ fn read_one(
             one_of(document, &at, "scenario", name, &names)?;
         }
     }
-    let known = Model::ALL.iter().map(|model| model.name());
+    let known: Vec<&str> = Model::ALL.iter().map(|model| model.name()).collect();
     for (place, model) in claim.models.iter().enumerate() {
         let at = at.clone().key("models").index(place);
-        one_of(
-            document,
-            &at,
-            "model",
-            model,
-            &known.clone().collect::<Vec<_>>(),
-        )?;
+        one_of(document, &at, "model", model, &known)?;
     }
     if let Some(task) = &claim.task {
         let known: Vec<&str> = Task::ALL.iter().map(|task| task.name()).collect();
@@ -154,12 +146,11 @@ fn one_of(
     if known.contains(&name) {
         return Ok(());
     }
-    let similar = most_similar(name, known.iter().copied());
     Err(document.error_expecting(
         at,
         format!("there is no {what} `{name}`"),
         format!("expected one of: {}", known.join(", ")),
-        similar.map(|similar| format!("did you mean `{similar}`?")),
+        did_you_mean(name, known.iter().copied()),
     ))
 }
 
@@ -168,9 +159,7 @@ fn refuse(document: &Document, at: &KeyPath, problem: &ClaimProblem) -> YamlErro
     let (key, help) = match problem {
         ClaimProblem::Range(_) | ClaimProblem::Judge(_) => ("expect", None),
         ClaimProblem::NoMetric { metric, known } => {
-            let similar = most_similar(metric, known.iter().copied());
-            let help = similar.map(|similar| format!("did you mean `{similar}`?"));
-            ("metric", help)
+            ("metric", did_you_mean(metric, known.iter().copied()))
         }
         ClaimProblem::Baseline | ClaimProblem::OneSided(_) | ClaimProblem::NoTreatment => {
             ("treated", None)
@@ -214,20 +203,18 @@ impl CellFile {
 
 /// Whether the suite has the cells of the claim, on any image.
 fn measures(scenarios: &[Scenario], claim: &Claim) -> bool {
-    let concerned = scenarios
-        .iter()
-        .filter(|one| claim.concerns(&one.name, &one.workload));
-    let cells: Vec<(ChosenCell<'_>, &[DeviceKind])> = concerned
-        .flat_map(|one| one.variants.iter().map(move |variant| (one, variant)))
-        .map(|(one, variant)| {
-            let cell = ChosenCell {
-                scenario: &one.name,
-                image: None,
-                axes: &variant.axes,
-            };
-            (cell, variant.devices.as_slice())
-        })
-        .collect();
+    let scenarios = scenarios.iter();
+    let concerned = scenarios.filter(|one| claim.concerns(&one.name, &one.workload));
+    let variants = concerned.flat_map(|one| one.variants.iter().map(move |variant| (one, variant)));
+    let cells = variants.map(|(one, variant)| {
+        let cell = ChosenCell {
+            scenario: &one.name,
+            image: None,
+            axes: &variant.axes,
+        };
+        (cell, variant.devices.as_slice())
+    });
+    let cells: Vec<(ChosenCell<'_>, &[DeviceKind])> = cells.collect();
     let fitting = |choice: &CellChoice| {
         let choice = choice.clone();
         cells.iter().filter(move |(cell, _)| choice.fits(*cell))

@@ -26,27 +26,22 @@ pub(super) fn read(
             return Err(document.error_expecting(&at.key(key), got, expected, None));
         }
         let name = &metric.name;
-        let taken = if Metric::built_in(name).is_some() {
-            Some((
-                "a built-in metric has",
+        let (who, help) = if Metric::built_in(name).is_some() {
+            (
+                "a built-in metric",
                 "built-in metrics are in docs/metrics.md",
-            ))
+            )
         } else if metrics[..place].iter().any(|other| other.name == *name) {
-            Some((
-                "another metric of the suite has",
-                "give each metric one entry",
-            ))
+            ("another metric of the suite", "give each metric one entry")
         } else {
-            None
+            continue;
         };
-        if let Some((who, help)) = taken {
-            return Err(document.error_expecting(
-                &at.key("name"),
-                format!("{who} the name `{name}`"),
-                "expected a name of its own",
-                Some(help.to_owned()),
-            ));
-        }
+        return Err(document.error_expecting(
+            &at.key("name"),
+            format!("{who} has the name `{name}`"),
+            "expected a name of its own",
+            Some(help.to_owned()),
+        ));
     }
     Ok(metrics.to_vec())
 }

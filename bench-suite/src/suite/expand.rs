@@ -8,7 +8,7 @@ use std::{
 
 use protocol::{Axes, Steps, Trace, Variant, check, check_steps, check_traced};
 use record::Workload;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use strict_yaml::{Document, KeyPath, Segment, YamlError};
 
 use super::{
@@ -216,11 +216,9 @@ impl<'a> Expansion<'a> {
         if product.is_some_and(|product| product <= self.room) {
             return Ok(());
         }
-        let counts: Vec<_> = self
-            .axes
-            .iter()
-            .map(|(axis, values)| format!("{axis} {}", values.len()))
-            .collect();
+        let axes = self.axes.iter();
+        let counts = axes.map(|(axis, values)| format!("{axis} {}", values.len()));
+        let counts: Vec<_> = counts.collect();
         Err(self.document.error_at_key(
             &self.at.clone().key("axes"),
             format!("too many combinations: {}", counts.join(" × ")),
@@ -252,11 +250,9 @@ impl<'a> Expansion<'a> {
             WorkFile::Builtin(model, task) => (model, task),
             WorkFile::Program(file) => return self.program(file, picked),
         };
-        let map: Map<String, Value> = picked
-            .iter()
-            .map(|(axis, given)| ((*axis).to_owned(), given.value.clone()))
-            .collect();
-        let variant: Variant = serde_json::from_value(Value::Object(map))
+        let given = picked.iter();
+        let map = given.map(|(axis, given)| ((*axis).to_owned(), given.value.clone()));
+        let variant: Variant = serde_json::from_value(Value::Object(map.collect()))
             .map_err(|error| self.document.error_from_serde(&self.at, &error))?;
         let axes = variant.axes();
         let work = Work::Builtin {
@@ -269,10 +265,10 @@ impl<'a> Expansion<'a> {
     }
 
     fn program(&self, file: &ProgramFile, picked: &Picked<'_>) -> Result<(Axes, Work), YamlError> {
-        let axes = picked.iter();
-        let axes: Axes = axes
-            .map(|(axis, given)| (*axis, given.canonical.as_str()))
-            .collect();
+        let axes = picked
+            .iter()
+            .map(|(axis, given)| (*axis, given.canonical.as_str()));
+        let axes: Axes = axes.collect();
         let folder = self.folder.unwrap_or(Path::new(""));
         let program = file.of(&axes, folder).map_err(|samples| {
             let at = self.at.clone().key("program").key("samples_per_step");
@@ -293,19 +289,11 @@ impl<'a> Expansion<'a> {
 
     fn exclusions(&self) -> Result<Vec<Exclude>, YamlError> {
         let at = self.at.clone().key("exclude");
-        self.scenario
-            .exclude
-            .iter()
-            .enumerate()
-            .map(|(place, exclusion)| {
-                Exclude::read(
-                    self.document,
-                    &at.clone().index(place),
-                    self.work.reading(),
-                    exclusion,
-                )
-            })
-            .collect()
+        let read = |(place, exclusion)| {
+            let at = at.clone().index(place);
+            Exclude::read(self.document, &at, self.work.reading(), exclusion)
+        };
+        self.scenario.exclude.iter().enumerate().map(read).collect()
     }
 
     /// The entries of `expect`, with their places.
@@ -348,11 +336,8 @@ impl<'a> Expansion<'a> {
         included: &[Vec<(&str, Given)>],
         expected: &[(KeyPath, Expected)],
     ) -> Result<(), YamlError> {
-        let first: Picked<'_> = self
-            .axes
-            .iter()
-            .map(|(axis, values)| (*axis, &values[0]))
-            .collect();
+        let first = self.axes.iter().map(|(axis, values)| (*axis, &values[0]));
+        let first: Picked<'_> = first.collect();
         for (place, own) in included.iter().enumerate() {
             let at = self.at.clone().key("include").index(place);
             let mut picked = first.clone();

@@ -7,7 +7,7 @@ use record::Reason;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::Value;
-use strict_yaml::{Document, KeyPath, YamlError, most_similar};
+use strict_yaml::{Document, KeyPath, YamlError, did_you_mean};
 
 use super::{
     axes::{Exclusion, list_schemas, parameter_schema},
@@ -122,12 +122,11 @@ impl Expected {
         let word = outcome.as_str().unwrap_or_default();
         let Some(outcome) = known.clone().find(|one| one.word() == word) else {
             let words: Vec<String> = known.map(Reason::word).collect();
-            let similar = most_similar(word, words.iter().map(String::as_str));
             return Err(document.error_expecting(
                 &at.clone().key("outcome"),
                 format!("no outcome that a suite can expect: {outcome}"),
                 format!("expected one of {}", words.join(", ")),
-                similar.map(|similar| format!("did you mean `{similar}`?")),
+                did_you_mean(word, words.iter().map(String::as_str)),
             ));
         };
         Ok(Self {
@@ -179,11 +178,10 @@ impl Exclude {
     pub(super) fn matches(&self, device: DeviceKind, picked: &Picked<'_>) -> bool {
         self.device.is_none_or(|own| own == device)
             && self.axes.iter().all(|(axis, values)| {
-                picked.get(axis.as_str()).is_some_and(|given| {
-                    values
-                        .iter()
-                        .any(|value| value.canonical == given.canonical)
-                })
+                let mut values = values.iter();
+                picked
+                    .get(axis.as_str())
+                    .is_some_and(|given| values.any(|value| value.canonical == given.canonical))
             })
     }
 }

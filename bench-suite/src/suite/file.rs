@@ -284,16 +284,13 @@ fn check_steps(document: &Document, at: &KeyPath, steps: Steps) -> Result<(), Ya
 }
 
 fn check_threads(document: &Document, at: &KeyPath, threads: Option<u32>) -> Result<(), YamlError> {
-    threads.map_or(Ok(()), |threads| {
-        within(document, at, "threads", threads, 1..=4096)
-    })
+    let mut threads = threads.into_iter();
+    threads.try_for_each(|threads| within(document, at, "threads", threads, 1..=4096))
 }
 
 /// Names become parts of file and container names.
 pub(super) fn is_name(name: &str) -> bool {
-    let letters = name
-        .bytes()
-        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    let is_fit = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let ends = !name.starts_with('-') && !name.ends_with('-');
-    letters && ends && (1..=40).contains(&name.len())
+    name.bytes().all(is_fit) && ends && (1..=40).contains(&name.len())
 }

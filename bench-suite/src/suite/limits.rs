@@ -3,10 +3,11 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use bytesize::ByteSize;
+use engine::Ipc;
 use record::Method;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use strict_yaml::{Document, KeyPath, YamlError, most_similar};
+use strict_yaml::{Document, KeyPath, YamlError, did_you_mean};
 
 use super::units::{Bytes, Time};
 
@@ -138,26 +139,6 @@ fn exact(bytes: u64) -> String {
     }
 }
 
-/// Whose shared memory a container sees.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Ipc {
-    /// Its own.
-    #[default]
-    Private,
-    /// The host's: `/dev/shm` is the host's, whatever `shm` says.
-    Host,
-}
-
-impl Ipc {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Private => "private",
-            Self::Host => "host",
-        }
-    }
-}
-
 /// One resource limit; -1 is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -208,12 +189,11 @@ impl LimitsFile {
         for (name, limit) in &self.ulimits {
             let at = path.clone().key("ulimits").key(name.as_str());
             if !Method::ULIMITS.contains(&name.as_str()) {
-                let meant = most_similar(name, Method::ULIMITS);
                 return Err(document.error_at_key(
                     &at,
                     format!("unknown resource limit `{name}`"),
                     format!("expected one of {}", Method::ULIMITS.join(", ")),
-                    meant.map(|meant| format!("did you mean `{meant}`?")),
+                    did_you_mean(name, Method::ULIMITS),
                 ));
             }
             let out_of_range = limit.soft < -1 || limit.hard < -1;

@@ -34,12 +34,11 @@ use sha2::{Digest, Sha256};
 use strict_yaml::{Document, YamlError};
 
 pub use catalog::{Catalog, Listed};
+pub use engine::{Ipc, Network};
 pub use expand::MAX_CELLS;
 pub use file::{MAX_BLOCKS, VERSION};
-pub use limits::{Ipc, Limits, Ulimit};
-pub use program::{
-    Launcher, Network, Program, ProgramFile, ProgramMount, Samples, is_variable, mount_of,
-};
+pub use limits::{Limits, Ulimit};
+pub use program::{Launcher, Program, ProgramFile, ProgramMount, Samples, is_variable, mount_of};
 pub use ranks::RANKS_AXIS;
 pub use scenario::{DeviceKind, Scenario, ScenarioVariant, Work};
 pub use validity::ValidityKeys;
@@ -126,12 +125,8 @@ impl Suite {
     pub fn from_text(path: &str, text: &str) -> Result<Self, SuiteError> {
         let name = catalog::name_of(Path::new(path))?;
         let document = Document::from_text(path, text)?;
-        Ok(Self::from_document(
-            &name,
-            Path::new(path),
-            &document,
-            None,
-        )?)
+        let path = Path::new(path);
+        Ok(Self::from_document(&name, path, &document, None)?)
     }
 
     fn from_document(
@@ -175,8 +170,8 @@ impl Suite {
 
     /// Variants of all scenarios that are for this device.
     pub fn cells(&self, device: DeviceKind) -> usize {
-        self.scenarios
-            .iter()
+        let scenarios = self.scenarios.iter();
+        scenarios
             .map(|scenario| scenario.variants_for(device).count())
             .sum()
     }

@@ -6,8 +6,9 @@ use std::{
     path::{Component, Path, PathBuf, absolute},
 };
 
+use engine::Network;
 use protocol::{Axes, Axis, Until, Variant};
-use record::Method;
+use record::{Method, word_of};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -88,40 +89,13 @@ pub struct ProgramMount {
     pub is_scratch: bool,
 }
 
-/// What of a network a program has.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Network {
-    /// None.
-    #[default]
-    None,
-    /// The engine's: the program reaches other machines.
-    Bridge,
-    /// The host's own.
-    Host,
-}
-
-impl Network {
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Bridge => "bridge",
-            Self::Host => "host",
-        }
-    }
-}
-
 impl Program {
     /// Sets what metrics depend on of how it is run.
     pub(crate) fn set_method(&self, ranks: u32, method: &mut Method) {
         method.set("program.hook", self.has_hook);
         method.set("program.network", self.network.word());
         method.set_or_none("program.samples_per_step", self.samples_per_step);
-        let until = match self.until {
-            Until::Measured => "measured",
-            Until::Exit => "exit",
-        };
-        method.set("program.until", until);
+        method.set("program.until", word_of(self.until));
         let is_own = ranks > 1 && self.launcher == Launcher::Torchgauge;
         method.set_or_none("program.launcher", is_own.then_some("torchgauge"));
         method.set_or_none("program.user", self.user.as_ref());
@@ -169,14 +143,12 @@ impl Program {
                 if line.is_empty() || line.starts_with('#') {
                     continue;
                 }
-                let Some((name, value)) =
-                    line.split_once('=').filter(|(name, _)| is_variable(name))
-                else {
-                    return Err(io::Error::other(format!(
-                        "the environment file {}, line {}: expected NAME=VALUE",
-                        path.display(),
-                        place + 1
-                    )));
+                let pair = line.split_once('=').filter(|(name, _)| is_variable(name));
+                let Some((name, value)) = pair else {
+                    let (path, line) = (path.display(), place + 1);
+                    let words =
+                        format!("the environment file {path}, line {line}: expected NAME=VALUE");
+                    return Err(io::Error::other(words));
                 };
                 all.insert(name.to_owned(), value.to_owned());
             }
@@ -186,15 +158,13 @@ impl Program {
 }
 
 pub fn is_variable(name: &str) -> bool {
-    let mut letters = name.chars();
-    letters
-        .next()
-        .is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
-        && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    let is_fit = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let starts_well = name.starts_with(is_fit) && !name.starts_with(|c: char| c.is_ascii_digit());
+    starts_well && name.chars().all(is_fit)
 }
 
 /// `program:` as it stands in a file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramFile {
     /// The command with its arguments; `{axis}` stands for the value of an axis.
@@ -280,17 +250,8 @@ impl ProgramFile {
     pub fn new(command: Vec<String>) -> Self {
         Self {
             command,
-            environment: BTreeMap::new(),
-            environment_files: Vec::new(),
-            mounts: Vec::new(),
-            workdir: None,
-            user: None,
-            network: Network::None,
-            writable: false,
             hook: true,
-            samples_per_step: None,
-            until: Until::Measured,
-            launcher: None,
+            ..Self::default()
         }
     }
 
@@ -316,11 +277,8 @@ impl ProgramFile {
             if !is_variable(name) || value.contains('\0') {
                 let at = at.clone().key("environment").key(name);
                 let message = format!("`{name}` names no variable");
-                return wrong(
-                    at,
-                    message,
-                    "expected letters, digits and _, no digit first",
-                );
+                let expected = "expected letters, digits and _, no digit first";
+                return wrong(at, message, expected);
             }
         }
         for (place, mount) in self.mounts.iter().enumerate() {
@@ -381,19 +339,13 @@ impl ProgramFile {
             Some(Samples(number)) => number.as_f64(),
         };
         let environment = self.environment.iter();
+        let environment = environment.map(|(name, value)| (name.clone(), fill(value)));
+        let (files, mounts) = (self.environment_files.iter(), self.mounts.iter());
         Ok(Program {
             command: self.command.iter().map(fill).collect(),
-            environment: environment
-                .map(|(name, value)| (name.clone(), fill(value)))
-                .collect(),
-            environment_files: self
-                .environment_files
-                .iter()
-                .map(|file| folder.join(file))
-                .collect(),
-            mounts: self
-                .mounts
-                .iter()
+            environment: environment.collect(),
+            environment_files: files.map(|file| folder.join(file)).collect(),
+            mounts: mounts
                 .filter_map(|mount| mount_of(mount, folder).ok())
                 .collect(),
             workdir: self.workdir.clone(),

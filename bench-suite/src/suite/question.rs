@@ -2,7 +2,7 @@
 
 use metrics::Rows;
 use record::SuiteQuestion;
-use strict_yaml::{Document, KeyPath, YamlError, most_similar};
+use strict_yaml::{Document, KeyPath, YamlError, did_you_mean};
 
 use super::file::SuiteFile;
 
@@ -19,13 +19,11 @@ pub(super) fn read(
             continue;
         }
         let names: Vec<_> = rows.followed().map(|metric| metric.name).collect();
-        let help = most_similar(name, names.iter().copied())
-            .map(|similar| format!("did you mean `{similar}`?"));
         return Err(document.error_expecting(
             &at.index(place),
             format!("no metric that has a better and a worse is named `{name}`"),
             format!("one of: {}", names.join(", ")),
-            help,
+            did_you_mean(name, names.iter().copied()),
         ));
     }
     let Some(question) = &file.question else {

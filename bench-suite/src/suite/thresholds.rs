@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use metrics::Metric;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use strict_yaml::{Document, KeyPath, YamlError, most_similar};
+use strict_yaml::{Document, KeyPath, YamlError, did_you_mean};
 
 /// Metric to noise threshold, as it stands in a file.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -18,13 +18,11 @@ impl ThresholdsFile {
             let at = at.clone().key(name.as_str());
             if !Metric::compared().any(|metric| metric.name == name) {
                 let names: Vec<_> = Metric::compared().map(|one| one.name).collect();
-                let help = most_similar(name, names.iter().copied())
-                    .map(|similar| format!("did you mean `{similar}`?"));
                 return Err(document.error_at_key(
                     &at,
                     format!("no compared metric is named `{name}`"),
                     format!("expected one of: {}", names.join(", ")),
-                    help,
+                    did_you_mean(name, names.iter().copied()),
                 ));
             }
             if !(0.0..1.0).contains(threshold) {

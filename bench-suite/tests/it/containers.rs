@@ -22,7 +22,7 @@ use crate::{
 /// # Panics
 /// Where no engine answers: these tests never skip. The message says how to start one.
 pub(crate) async fn engine() -> Engine {
-    let engine = Engine::connect(&Endpoint::auto())
+    let engine = Engine::connect(&Endpoint::Auto)
         .await
         .unwrap_or_else(|error| panic!("{error}"));
     image::load(&engine).await;
@@ -218,7 +218,7 @@ async fn memory_s_end_is_told_apart_from_a_child_s() {
     let mut warnings = record.warnings.iter();
     let is_told =
         warnings.any(|one| one.starts_with("a child process was ended for want of memory"));
-    let engine = Engine::connect(&Endpoint::auto()).await.unwrap();
+    let engine = Engine::connect(&Endpoint::Auto).await.unwrap();
     // Podman 4.3 tells of no child's end; its containers' own is known by the signal.
     assert_eq!(
         is_told,

@@ -145,7 +145,7 @@ async fn its_memory_has_a_limit_where_the_suite_sets_none() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_container_that_somebody_removes_did_not_run_out_of_memory() {
-    let engine = Engine::connect(&Endpoint::auto()).await.unwrap();
+    let engine = Engine::connect(&Endpoint::Auto).await.unwrap();
     let remover = tokio::spawn(async move {
         loop {
             tokio::time::sleep(Duration::from_millis(200)).await;
@@ -226,7 +226,7 @@ async fn a_kill_that_nobody_tells_of_is_not_said_to_be_for_memory() {
 
 /// A run whose processes are killed past the engine, and whether that would report a kill for memory.
 async fn killed_by_nobody() -> (record::Record, bool) {
-    let engine = Engine::connect(&Endpoint::auto()).await.unwrap();
+    let engine = Engine::connect(&Endpoint::Auto).await.unwrap();
     let reports_oom = engine.facts().reports_oom();
     let killer = tokio::spawn(async move {
         loop {

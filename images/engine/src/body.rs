@@ -13,7 +13,7 @@ use bollard::models::{
 use crate::{
     facts::Product,
     gpu::{GpuAccess, GpuPath},
-    spec::{ContainerSpec, Ipc, LOG_BYTES, Mount, Network, UNPRIVILEGED, User},
+    spec::{ContainerSpec, LOG_BYTES, Mount, Network, UNPRIVILEGED, User},
 };
 
 pub(crate) fn create_body(spec: &ContainerSpec, product: Product) -> ContainerCreateBody {
@@ -54,8 +54,18 @@ pub(crate) fn create_body(spec: &ContainerSpec, product: Product) -> ContainerCr
 
 fn host_config(spec: &ContainerSpec, product: Product) -> HostConfig {
     let limits = &spec.limits;
+    let drivers = spec.gpus.first().into_iter();
+    let mounts = drivers.flat_map(|gpu| &gpu.mounts);
+    let mounts: Vec<_> = spec.mounts.iter().chain(mounts).map(bind).collect();
+    // Files of the driver's belong to all of its GPUs.
+    let devices: BTreeSet<_> = spec.gpus.iter().flat_map(|gpu| &gpu.devices).collect();
+    let device = |path: &PathBuf| DeviceMapping {
+        path_on_host: Some(path.to_string_lossy().into_owned()),
+        path_in_container: Some(path.to_string_lossy().into_owned()),
+        cgroup_permissions: Some("rwm".to_owned()),
+    };
     let memory = limits.memory_bytes.map(signed);
-    let mut host = HostConfig {
+    HostConfig {
         memory,
         // Equal to memory: no swap, which would make a measurement meaningless.
         memory_swap: memory,
@@ -74,46 +84,18 @@ fn host_config(spec: &ContainerSpec, product: Product) -> HostConfig {
         cap_drop: Some(vec!["ALL".to_owned()]),
         security_opt: Some(vec!["no-new-privileges".to_owned()]),
         readonly_rootfs: Some(!spec.is_root_writable),
-        network_mode: Some(
-            match spec.network {
-                Network::None => "none",
-                Network::Bridge => "bridge",
-                Network::Host => "host",
-            }
-            .to_owned(),
-        ),
-        ipc_mode: Some(
-            match spec.ipc {
-                Ipc::Private => "private",
-                Ipc::Host => "host",
-            }
-            .to_owned(),
-        ),
+        network_mode: Some(spec.network.word().to_owned()),
+        ipc_mode: Some(spec.ipc.word().to_owned()),
         init: Some(!spec.without_init),
         // The exit state is gone with the container, so it is removed by hand.
         auto_remove: Some(false),
         log_config: Some(log_config(product)),
         tmpfs: tmpfs(spec),
+        device_requests: device_request(&spec.gpus).map(|request| vec![request]),
+        devices: (!devices.is_empty()).then(|| devices.into_iter().map(device).collect()),
+        mounts: (!mounts.is_empty()).then_some(mounts),
         ..Default::default()
-    };
-    let mut mounts: Vec<ApiMount> = spec.mounts.iter().map(bind).collect();
-    host.device_requests = device_request(&spec.gpus).map(|request| vec![request]);
-    // Files of the driver's belong to all of its GPUs.
-    let devices: BTreeSet<_> = spec.gpus.iter().flat_map(|gpu| &gpu.devices).collect();
-    let device = |path: &PathBuf| DeviceMapping {
-        path_on_host: Some(path.to_string_lossy().into_owned()),
-        path_in_container: Some(path.to_string_lossy().into_owned()),
-        cgroup_permissions: Some("rwm".to_owned()),
-    };
-    host.devices = (!devices.is_empty()).then(|| devices.into_iter().map(device).collect());
-    let drivers = spec.gpus.first();
-    mounts.extend(
-        drivers
-            .into_iter()
-            .flat_map(|gpu| gpu.mounts.iter().map(bind)),
-    );
-    host.mounts = (!mounts.is_empty()).then_some(mounts);
-    host
+    }
 }
 
 /// The kind of log whose rotation can be told: a daemon's own default may rotate

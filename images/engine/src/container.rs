@@ -54,17 +54,12 @@ impl Engine {
     async fn create_falling_back(&self, mut spec: ContainerSpec) -> Result<Container> {
         let (mut fallbacks, product) = (Vec::new(), self.facts().product);
         let response = loop {
-            let options = spec
-                .name
-                .as_ref()
-                .map(|name| CreateContainerOptionsBuilder::default().name(name).build());
+            let name = spec.name.as_ref();
+            let options =
+                name.map(|name| CreateContainerOptionsBuilder::default().name(name).build());
             let body = create_body(&spec, product);
-            match self
-                .docker()
-                .create_container(options, body)
-                .await
-                .map_err(Cause::from)
-            {
+            let created = self.docker().create_container(options, body).await;
+            match created.map_err(Cause::from) {
                 Ok(response) => break response,
                 Err(cause) => match fall_back(&mut spec, product, &fallbacks, cause.message()) {
                     Some(fallback) => fallbacks.push(fallback),
@@ -72,7 +67,7 @@ impl Engine {
                 },
             }
         };
-        self.inner.registry.enter(&response.id);
+        self.inner.registry.ids().insert(response.id.clone());
         Ok(Container {
             engine: self.clone(),
             name: spec.name.clone().unwrap_or_else(|| short(&response.id)),
@@ -92,11 +87,8 @@ impl Engine {
                 image: spec.image.clone(),
             };
         }
-        self.failed(
-            "create container",
-            spec.name.clone().unwrap_or_default(),
-            cause,
-        )
+        let name = spec.name.clone().unwrap_or_default();
+        self.failed("create container", name, cause)
     }
 }
 

@@ -24,11 +24,6 @@ impl Endpoint {
         Self::At(path.into())
     }
 
-    /// [`Endpoint::Auto`].
-    pub fn auto() -> Self {
-        Self::Auto
-    }
-
     /// Reads `unix:///path` or a bare absolute path.
     pub fn parse(text: &str) -> Result<Self> {
         socket(text, text).map(Self::At)

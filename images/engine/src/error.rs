@@ -139,9 +139,9 @@ impl Cause {
         matches!(self, Self::Refused { status, .. } if *status == wanted)
     }
 
-    fn next_step(&self) -> String {
+    fn next_step(&self) -> &'static str {
         let message = self.message().to_lowercase();
-        let step = match self {
+        match self {
             Self::Unreachable(_) | Self::Lost(_) => {
                 "check that the engine still runs (`systemctl status docker`, `podman system \
                  service`), start it again and repeat"
@@ -183,8 +183,7 @@ impl Cause {
                 "the archive is damaged or incomplete: assemble it again, all layers included"
             }
             _ => "the engine's log says more (`journalctl -u docker`)",
-        };
-        step.to_owned()
+        }
     }
 }
 
@@ -195,11 +194,8 @@ impl fmt::Display for Cause {
                 write!(f, "the engine answered with status {status}")
             }
             Self::Refused { status, message } => {
-                write!(
-                    f,
-                    "the engine answered with status {status}: {}",
-                    message.trim()
-                )
+                let message = message.trim();
+                write!(f, "the engine answered with status {status}: {message}")
             }
             Self::Reported(message) => write!(f, "the engine reported: {}", message.trim()),
             Self::Unreachable(message) => write!(f, "the engine cannot be reached ({message})"),
@@ -251,7 +247,7 @@ fn lost_or_unreadable(message: String) -> Cause {
 }
 
 /// The error and its sources, without what a source repeats.
-fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {

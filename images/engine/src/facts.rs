@@ -57,10 +57,6 @@ impl EngineFacts {
     }
 
     /// Whether the engine is on this machine: under this kernel.
-    ///
-    /// # Errors
-    /// [`Error::Endpoint`] where it is not: what is mounted into containers and what watches
-    /// them is here.
     pub fn check_here(&self) -> Result<()> {
         let kernel = std::fs::read_to_string(KERNEL_RELEASE).unwrap_or_default();
         self.check(kernel.trim())
@@ -112,12 +108,8 @@ impl EngineFacts {
     }
 
     fn assemble(version: SystemVersion, info: SystemInfo, endpoint: String) -> Self {
-        let is_podman = version.components.as_ref().is_some_and(|components| {
-            components
-                .iter()
-                .any(|component| component.name.contains("Podman"))
-        });
-        let product = if is_podman {
+        let mut components = version.components.iter().flatten();
+        let product = if components.any(|component| component.name.contains("Podman")) {
             Product::Podman
         } else {
             Product::Docker

@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use bollard::{
     models::ImageInspect,
-    query_parameters::{
-        ListImagesOptionsBuilder, RemoveImageOptionsBuilder, TagImageOptionsBuilder,
-    },
+    query_parameters::{ListImagesOptionsBuilder, RemoveImageOptions, TagImageOptionsBuilder},
 };
 use serde::{Deserialize, Serialize};
 
@@ -159,7 +157,16 @@ impl Engine {
     /// Takes a name away, which is no id: by one, all names would go. The image stays where it has
     /// other names, and goes where it has none. Fine where the name is not there.
     pub async fn untag(&self, name: &str) -> Result<()> {
-        self.delete_image(name, false).await
+        match self
+            .docker()
+            .remove_image(name, None::<RemoveImageOptions>, None)
+            .await
+            .map_err(Cause::from)
+        {
+            Ok(_) => Ok(()),
+            Err(cause) if cause.has_status(404) => Ok(()),
+            Err(cause) => Err(self.failed("remove image", name, cause)),
+        }
     }
 
     /// Removes an image with all its names; fine where it is not there. Containers
@@ -170,24 +177,10 @@ impl Engine {
         };
         // Names first, then what is left, without force: force would leave the
         // layers of a running container behind, nameless.
-        for tag in &facts.tags {
-            self.delete_image(tag, false).await?;
+        for name in facts.tags.iter().chain([&facts.id]) {
+            self.untag(name).await?;
         }
-        self.delete_image(&facts.id, false).await
-    }
-
-    async fn delete_image(&self, image: &str, force: bool) -> Result<()> {
-        let options = RemoveImageOptionsBuilder::default().force(force).build();
-        match self
-            .docker()
-            .remove_image(image, Some(options), None)
-            .await
-            .map_err(Cause::from)
-        {
-            Ok(_) => Ok(()),
-            Err(cause) if cause.has_status(404) => Ok(()),
-            Err(cause) => Err(self.failed("remove image", image, cause)),
-        }
+        Ok(())
     }
 }
 

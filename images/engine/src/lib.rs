@@ -34,7 +34,7 @@ pub use attempt::Attempt;
 pub use connect::Engine;
 pub use container::Container;
 pub use endpoint::Endpoint;
-pub use error::{Cause, Error, Failure, Result};
+pub use error::{Cause, Error, Failure, Result, chain};
 pub use exit::{Exit, Oom};
 pub use facts::{EngineFacts, Product};
 pub use fallback::Fallback;

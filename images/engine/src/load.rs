@@ -86,12 +86,8 @@ fn explain(error: Bollard, broken: &Mutex<Option<io::Error>>) -> Cause {
 /// as an ordinary line.
 fn complaint(line: &BuildInfo) -> Option<String> {
     if let Some(detail) = &line.error_detail {
-        return Some(
-            detail
-                .message
-                .clone()
-                .unwrap_or_else(|| "an error without words".to_owned()),
-        );
+        let words = detail.message.as_deref();
+        return Some(words.unwrap_or("an error without words").to_owned());
     }
     [&line.stream, &line.status]
         .into_iter()

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -16,32 +16,11 @@ use crate::{
 /// Ids of live containers. A container enters when the engine has told its id and
 /// leaves when the engine has confirmed that it is gone.
 #[derive(Debug, Default)]
-pub(crate) struct Registry {
-    ids: Mutex<BTreeSet<String>>,
-}
+pub(crate) struct Registry(Mutex<BTreeSet<String>>);
 
 impl Registry {
-    pub(crate) fn enter(&self, id: &str) {
-        self.ids
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id.to_owned());
-    }
-
-    pub(crate) fn leave(&self, id: &str) {
-        self.ids
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(id);
-    }
-
-    pub(crate) fn ids(&self) -> Vec<String> {
-        self.ids
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .cloned()
-            .collect()
+    pub(crate) fn ids(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -55,7 +34,7 @@ impl Engine {
     pub async fn cleanup(&self) -> Result<Vec<String>> {
         let mut removed = Vec::new();
         let mut first_error = None;
-        for id in self.inner.registry.ids() {
+        for id in self.live_containers() {
             match self.remove_by_id(&id).await {
                 Ok(()) => removed.push(id),
                 Err(error) => first_error = first_error.or(Some(error)),
@@ -66,14 +45,14 @@ impl Engine {
 
     /// Ids of the containers that this connection made and that are not yet gone.
     pub fn live_containers(&self) -> Vec<String> {
-        self.inner.registry.ids()
+        self.inner.registry.ids().iter().cloned().collect()
     }
 
     pub(crate) async fn remove_by_id(&self, id: &str) -> Result<()> {
         remove(self.docker(), id)
             .await
             .map_err(|cause| self.failed("remove container", short(id), cause))?;
-        self.inner.registry.leave(id);
+        self.inner.registry.ids().remove(id);
         Ok(())
     }
 
@@ -115,12 +94,10 @@ async fn remove(docker: &Docker, id: &str) -> Result<(), Cause> {
         // 409: a removal is in progress; 500: shortly after an exit, fuse-overlayfs and some
         // kernels say "device or resource busy", and Podman 4.3, which wants to stop what has
         // just stopped by itself, "container state improper: stopped".
-        let passing_message = ["busy", "container state improper"];
+        let mut passing_messages = ["busy", "container state improper"].iter();
         let passing = cause.has_status(409)
-            || (cause.has_status(500)
-                && passing_message
-                    .iter()
-                    .any(|words| cause.message().contains(words)));
+            || cause.has_status(500)
+                && passing_messages.any(|words| cause.message().contains(words));
         attempt += 1;
         if !passing || attempt == ATTEMPTS {
             return Err(cause);

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -71,7 +72,7 @@ pub struct Mount {
 }
 
 /// What a container may use. `None`: no limit.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
     /// Memory, swap included: none of it may be swapped.
     pub memory_bytes: Option<u64>,
@@ -114,14 +115,24 @@ pub struct Ulimit {
     pub hard: i64,
 }
 
-/// A container's interprocess communication: shared memory and `/dev/shm`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// Whose shared memory a container sees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ipc {
+    /// Its own.
     #[default]
     Private,
-    /// The host's: `/dev/shm` is the host's, whatever `shm_bytes` says.
+    /// The host's: `/dev/shm` is the host's, whatever `shm` says.
     Host,
+}
+
+impl Ipc {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Private => "private",
+            Self::Host => "host",
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -135,13 +146,27 @@ pub enum User {
     Named(String),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// What of a network a program has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Network {
+    /// None.
     #[default]
     None,
-    /// The engine's usual one.
+    /// The engine's: the program reaches other machines.
     Bridge,
+    /// The host's own.
     Host,
+}
+
+impl Network {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Bridge => "bridge",
+            Self::Host => "host",
+        }
+    }
 }
 
 /// How much log the engine keeps before it drops the oldest lines: several times what a run may

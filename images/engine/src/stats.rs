@@ -166,13 +166,11 @@ impl From<ContainerStatsResponse> for Sample {
     fn from(reading: ContainerStatsResponse) -> Self {
         let cpu = reading.cpu_stats.unwrap_or_default();
         let memory = reading.memory_stats.unwrap_or_default();
-        let cache = memory.stats.as_ref().and_then(|stats| {
-            // Version 2's name, then version 1's, as the docker command does.
-            stats
-                .get("total_inactive_file")
-                .or_else(|| stats.get("inactive_file"))
-                .copied()
-        });
+        let stats = memory.stats.unwrap_or_default();
+        // Version 2's name, then version 1's, as the docker command does.
+        let cache = stats
+            .get("total_inactive_file")
+            .or(stats.get("inactive_file"));
         // No container uses no memory: 0 is how Go writes a counter that it lacks.
         let some = |value: Option<u64>| value.filter(|value| *value > 0);
         let usage = some(memory.usage);
@@ -183,10 +181,9 @@ impl From<ContainerStatsResponse> for Sample {
                 .and_then(|usage| usage.total_usage)
                 .map(Duration::from_nanos),
             cpus_used: None,
-            memory_bytes: usage.map(|usage| {
-                cache
-                    .filter(|cache| *cache < usage)
-                    .map_or(usage, |cache| usage - cache)
+            memory_bytes: usage.map(|usage| match cache {
+                Some(cache) if *cache < usage => usage - cache,
+                _ => usage,
             }),
             pids: reading.pids_stats.and_then(|pids| some(pids.current)),
             read_bytes: transferred(&io, "read"),
@@ -197,23 +194,14 @@ impl From<ContainerStatsResponse> for Sample {
 
 /// Sum over the devices; `None` where the engine lists none at all.
 fn transferred(io: &ContainerBlkioStats, kind: &str) -> Option<u64> {
-    let entries = io
-        .io_service_bytes_recursive
-        .as_ref()
-        .filter(|entries| !entries.is_empty())?;
-    Some(
-        entries
-            .iter()
-            // `Read` on version 1, `read` on version 2.
-            .filter(|entry| {
-                entry
-                    .op
-                    .as_deref()
-                    .is_some_and(|op| op.eq_ignore_ascii_case(kind))
-            })
-            .filter_map(|entry| entry.value)
-            .sum(),
-    )
+    let entries = io.io_service_bytes_recursive.as_ref();
+    let entries = entries.filter(|entries| !entries.is_empty())?;
+    // `Read` on version 1, `read` on version 2.
+    let is_of_kind = |op: &String| op.eq_ignore_ascii_case(kind);
+    let fitting = entries
+        .iter()
+        .filter(|entry| entry.op.as_ref().is_some_and(is_of_kind));
+    Some(fitting.filter_map(|entry| entry.value).sum())
 }
 
 /// Seconds since the epoch of an RFC 3339 time.

@@ -85,8 +85,8 @@ impl Engine {
 fn leftover(container: ContainerSummary) -> Option<Leftover> {
     let name = container
         .names
-        .unwrap_or_default()
         .into_iter()
+        .flatten()
         .next()
         .unwrap_or_default();
     Some(Leftover {

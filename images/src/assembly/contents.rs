@@ -144,7 +144,7 @@ pub(crate) struct ToldParts {
 }
 
 impl ToldParts {
-    fn of(base: &ReadyBase, libtorch: &LibtorchLock) -> Self {
+    pub(super) fn of(base: &ReadyBase, libtorch: &LibtorchLock) -> Self {
         let libraries = libtorch.libraries();
         Self {
             packages: packages(&base.lock, base.contents.as_ref(), libtorch),
@@ -178,12 +178,8 @@ pub(crate) fn settings(
         labels.insert(name.to_owned(), value);
     }
     if !image.spec.gpu_architectures.is_empty() {
-        let kept: Vec<String> = image
-            .spec
-            .gpu_architectures
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let kept = image.spec.gpu_architectures.iter();
+        let kept: Vec<String> = kept.map(ToString::to_string).collect();
         labels.insert(LABEL_GPU_ARCHITECTURES.to_owned(), kept.join(","));
     }
     let environment = environment(image, libtorch, base);

@@ -14,7 +14,7 @@ use crate::{
     Base, Digest, Error, Flavour, Image, Libtorch, LibtorchSpec, Result,
     assembly::{
         compat_check::{check_linking, check_surroundings},
-        contents::{environment, libtorch_tree, scenario_tree, settings},
+        contents::{ToldParts, environment, libtorch_tree, scenario_tree, settings},
         sources::{
             LockUse, Sources, base_in_words, find_base, find_libtorch, scenario_of, usable_lock,
         },
@@ -23,7 +23,7 @@ use crate::{
     libtorch::Origin,
     lock::{
         Expected, ExpectedImage, ExpectedLayer, InstalledLibrary, InstalledLock, LOCK_VERSION,
-        LibtorchLock, Lock, PLATFORM, Toolchain, packages,
+        LibtorchLock, Lock, PLATFORM, Toolchain,
     },
     oci::{
         archive::Documents,
@@ -74,14 +74,12 @@ pub(crate) struct Lower<'a> {
 impl<'a> Lower<'a> {
     pub(crate) fn facts(&self) -> ImageFacts {
         let has_cuda = self.libtorch.flavour == Flavour::Cuda;
-        let (base, libraries) = (&self.base, self.libtorch_lock.libraries());
+        let told = ToldParts::of(&self.base, &self.libtorch_lock);
         let parts = ImageParts {
             versions: self.versions(),
-            packages: packages(&base.lock, base.contents.as_ref(), &self.libtorch_lock),
-            environment: environment(self.image, &self.libtorch, base),
-            libraries: libraries
-                .map(|(name, bytes, _)| (name.to_owned(), bytes))
-                .collect(),
+            packages: told.packages,
+            environment: environment(self.image, &self.libtorch, &self.base),
+            libraries: told.libraries,
             gpu_code: Some(gpu_code(has_cuda, self.image.spec.gpu_architectures.iter())),
         };
         ImageFacts {
@@ -157,11 +155,8 @@ impl<'a> Lower<'a> {
         let contents = self.base.contents.as_ref();
         let distribution = contents.and_then(|contents| contents.distribution.clone());
         found.extend(distribution.map(|name| ("distribution".to_owned(), name)));
-        found.extend(
-            self.base
-                .glibc
-                .map(|glibc| ("glibc".to_owned(), glibc.to_string())),
-        );
+        let glibc = self.base.glibc.map(|glibc| glibc.to_string());
+        found.extend(glibc.map(|version| ("glibc".to_owned(), version)));
         found
     }
 
@@ -244,12 +239,8 @@ pub fn assemble(image: &Image, sources: &Sources, cache: &Cache) -> Result<Assem
         &scenario,
         &lower.base,
     );
-    let ids: Vec<LayerId> = lower
-        .layers
-        .iter()
-        .chain([&top])
-        .map(|layer| layer.id)
-        .collect();
+    let all = lower.layers.iter().chain([&top]);
+    let ids: Vec<LayerId> = all.map(|layer| layer.id).collect();
     check_linking(&lower, &scenario, &settings)?;
     let documents = Documents::new(&settings, &ids);
     let (config_id, manifest_id) = (documents.config_id(), documents.manifest_id());

@@ -72,16 +72,15 @@ impl Filesystem {
     }
 
     fn remove_below(&mut self, path: &str) {
-        let below = format!("{path}/");
-        let gone: Vec<String> = self
-            .entries
-            .range(below.clone()..)
-            .take_while(|(path, _)| path.starts_with(&below))
-            .map(|(path, _)| path.clone())
-            .collect();
+        let gone: Vec<String> = self.below(path).map(|(path, _)| path.clone()).collect();
         for path in gone {
             self.entries.remove(&path);
         }
+    }
+    fn below(&self, folder: &str) -> impl Iterator<Item = (&String, &Entry)> {
+        let below = format!("{folder}/");
+        let from = self.entries.range(below.clone()..);
+        from.take_while(move |(path, _)| path.starts_with(&below))
     }
 
     /// The paths of all files and links.
@@ -94,28 +93,24 @@ impl Filesystem {
 
     /// The paths of files below a folder, links left out.
     pub(crate) fn files_below(&self, folder: &str) -> Vec<(String, Place)> {
-        let below = format!("{folder}/");
-        self.entries
-            .range(below.clone()..)
-            .take_while(|(path, _)| path.starts_with(&below))
-            .filter_map(|(path, entry)| match entry {
-                Entry::File(place) => Some((path.clone(), place.clone())),
-                Entry::Folder | Entry::Link(_) => None,
-            })
-            .collect()
+        let files = self.below(folder).filter_map(|(path, entry)| match entry {
+            Entry::File(place) => Some((path.clone(), place.clone())),
+            Entry::Folder | Entry::Link(_) => None,
+        });
+        files.collect()
     }
 
     /// The names in a folder, and where the folder really lies; `None` where there is no folder.
     pub(crate) fn names_in(&self, folder: &str) -> Option<BTreeSet<String>> {
         let folder = self.resolve(folder)?;
-        let below = format!("{folder}/");
-        let names: BTreeSet<String> = self
-            .entries
-            .range(below.clone()..)
-            .take_while(|(path, _)| path.starts_with(&below))
-            .filter_map(|(path, _)| path[below.len()..].split('/').next().map(str::to_owned))
-            .collect();
-        (!names.is_empty()).then_some(names)
+        let first = |path: &String| {
+            path[folder.len() + 1..]
+                .split('/')
+                .next()
+                .map(str::to_owned)
+        };
+        let names = self.below(&folder).filter_map(|(path, _)| first(path));
+        Some(names.collect()).filter(|names: &BTreeSet<String>| !names.is_empty())
     }
 
     /// The file at a path, links followed.

@@ -57,10 +57,8 @@ pub(crate) async fn find(engine: &Engine, reference: &str) -> Result<Option<Stri
     let Some((_, digest)) = reference.split_once('@') else {
         return Ok(None);
     };
-    let found = engine.image(digest).await?;
-    Ok(found
-        .map(|found| found.id)
-        .filter(|id| id.as_str() == digest))
+    let found = engine.image(digest).await?.map(|found| found.id);
+    Ok(found.filter(|id| id == digest))
 }
 
 /// What to do about a base that cannot be pulled.
@@ -172,7 +170,7 @@ pub async fn with_known_digest(error: Error) -> Error {
         return error;
     };
     let mut known = None;
-    if let Ok(engines) = Engine::connect_all(&Endpoint::auto()).await {
+    if let Ok(engines) = Engine::connect_all(&Endpoint::Auto).await {
         for engine in engines {
             let Ok(Some(found)) = engine.image(&reference).await else {
                 continue;

@@ -148,13 +148,8 @@ impl Reader<'_> {
                     .is_some_and(|end| end == "json")
         };
         let wanted = |path: &&str| is_python(path) || is_conda(path);
-        let paths: Vec<String> = self
-            .files
-            .paths()
-            .filter(wanted)
-            .map(str::to_owned)
-            .collect();
-        for path in paths {
+        let paths = self.files.paths().filter(wanted);
+        for path in paths.map(str::to_owned).collect::<Vec<_>>() {
             let Some(text) = self.text(&path) else {
                 continue;
             };
@@ -165,7 +160,9 @@ impl Reader<'_> {
                 self.add(PackageKind::Conda, read());
             } else {
                 let head = text.split("\n\n").next().unwrap_or_default();
-                let name = field(head, "Name: ").map(python_name);
+                // As package indexes write it, whatever its own metadata does.
+                let name =
+                    field(head, "Name: ").map(|name| name.to_lowercase().replace(['_', '.'], "-"));
                 let read = || Some((name.as_deref()?, field(head, "Version: ")?, None));
                 self.add(PackageKind::Pip, read());
             }
@@ -189,11 +186,6 @@ impl Reader<'_> {
 fn field<'a>(paragraph: &'a str, key: &str) -> Option<&'a str> {
     let mut lines = paragraph.lines();
     lines.find_map(|line| line.strip_prefix(key)).map(str::trim)
-}
-
-/// As package indexes write it, whatever its own metadata does.
-fn python_name(name: &str) -> String {
-    name.to_lowercase().replace(['_', '.'], "-")
 }
 
 /// Names and versions reach terminals and reports.

@@ -154,37 +154,31 @@ struct Told {
 
 impl Told {
     fn read(labels: &BTreeMap<String, String>) -> Result<Self, String> {
-        let most = |name: &str| {
-            if name == LABEL_PARTS {
-                MOST_PARTS
-            } else {
-                MOST_OF_A_LABEL
-            }
+        let build = format!("build it with `{} images build`", protocol::program());
+        let most = |name: &str| match name {
+            LABEL_PARTS => MOST_PARTS,
+            _ => MOST_OF_A_LABEL,
         };
         let is_too_long =
             |(name, value): &(&String, &String)| name.starts_with(OURS) && value.len() > most(name);
         if let Some((name, value)) = labels.iter().find(is_too_long) {
+            let bytes = value.len();
             return Err(format!(
-                "its label `{name}` has {} bytes, more than images of Torchgauge's have; build it \
-                 with `{} images build`",
-                value.len(),
-                protocol::program()
+                "its label `{name}` has {bytes} bytes, more than images of Torchgauge's have; {build}"
             ));
         }
         let label = |name: &str| {
             labels.get(name).ok_or_else(|| {
                 format!(
                     "it has no label `{name}`, so it is no image of Torchgauge's, or one of before \
-                     images told what they are; build it with `{} images build`",
-                    protocol::program()
+                    images told what they are; {build}"
                 )
             })
         };
         let name = label(LABEL_IMAGE)?.clone();
         if !is_name(&name) {
             return Err(format!(
-                "its label `{LABEL_IMAGE}` is no name of an image; build it with `{} images build`",
-                protocol::program()
+                "its label `{LABEL_IMAGE}` is no name of an image; {build}"
             ));
         }
         check_protocol(label(LABEL_PROTOCOL)?)?;

@@ -94,15 +94,7 @@ fn says(text: &str, words: &[&str]) -> bool {
 
 /// What went wrong, on one line.
 pub(super) fn cause(error: &OciDistributionError) -> String {
-    let mut all = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let cause_words = cause.to_string();
-        if !all.contains(&cause_words) {
-            all = format!("{all}: {cause_words}");
-        }
-        source = cause.source();
-    }
+    let all = engine::chain(error);
     // Registries sign the addresses that they are asked at.
     let shown = all
         .split_whitespace()

@@ -261,10 +261,8 @@ fn newest(entries: &[Entry], kind: u16, is_fit: impl Fn(u32) -> bool) -> Vec<usi
     let all = entries.iter().enumerate();
     let fitting = all.filter(|(_, entry)| entry.kind == kind && is_fit(entry.architecture));
     let newest = fitting.clone().map(|(_, entry)| entry.architecture).max();
-    fitting
-        .filter(|(_, entry)| Some(entry.architecture) == newest)
-        .map(|(index, _)| index)
-        .collect()
+    let kept = fitting.filter(|(_, entry)| Some(entry.architecture) == newest);
+    kept.map(|(index, _)| index).collect()
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

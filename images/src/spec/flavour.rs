@@ -21,10 +21,7 @@ pub enum Flavour {
 
 impl fmt::Display for Flavour {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cpu => "cpu",
-            Self::Cuda => "cuda",
-        })
+        f.write_str(&record::word_of(self))
     }
 }
 

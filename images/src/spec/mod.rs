@@ -240,12 +240,11 @@ impl Spec {
     /// Reads and checks a spec. `folder` is what relative paths in it start from.
     pub(crate) fn read(document: &Document, folder: &Path) -> Result<Self, YamlError> {
         let version = KeyPath::root().key("version");
-        if let Some(found) = document
+        let found = document
             .value()
             .get("version")
-            .and_then(serde_json::Value::as_u64)
-            && !(1..=u64::from(SPEC_VERSION)).contains(&found)
-        {
+            .and_then(serde_json::Value::as_u64);
+        if let Some(found) = found.filter(|found| !(1..=u64::from(SPEC_VERSION)).contains(found)) {
             return Err(document.error_at(
                 &version,
                 format!("version {found} of the image format is not known"),
@@ -282,11 +281,8 @@ impl Spec {
         if let LibtorchSpec::Wheels { version, .. } = &self.libtorch
             && let Err(error) = tch_for(version)
         {
-            return Err(document.error_at(
-                &root().key("libtorch").key("version"),
-                error.to_string(),
-                None,
-            ));
+            let at = root().key("libtorch").key("version");
+            return Err(document.error_at(&at, error.to_string(), None));
         }
         if self.base == Base::Debian && matches!(self.libtorch, LibtorchSpec::Inside { .. }) {
             return Err(document.error_at(

@@ -48,7 +48,7 @@ impl Cache {
     /// since it was last hashed.
     pub(crate) fn digest_of(&self, path: &Path) -> Result<Digest> {
         let stamp = Stamp::of(path).map_err(at(path))?;
-        let note = self.hash_note(&stamp);
+        let note = self.note_path("hashes", stamp.path.as_os_str().as_encoded_bytes());
         if let Some(known) = read_note::<KnownHash>(&note)
             && known.stamp == stamp
         {
@@ -70,10 +70,6 @@ impl Cache {
         for note in folders.into_iter().flatten().flatten().flatten() {
             let _ = fs::remove_file(note.path());
         }
-    }
-
-    fn hash_note(&self, stamp: &Stamp) -> PathBuf {
-        self.note_path("hashes", stamp.path.as_os_str().as_encoded_bytes())
     }
 
     /// Where the note on `key` lies, in a folder of the cache.

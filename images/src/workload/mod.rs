@@ -153,7 +153,7 @@ pub fn cargo(
         .env("LIBTORCH", folder)
         .env(
             "LIBTORCH_CXX11_ABI",
-            if libtorch.cxx11_abi { "1" } else { "0" },
+            u8::from(libtorch.cxx11_abi).to_string(),
         )
         // Which tch goes with which torch is known here, beyond the one that it is made for.
         .env("LIBTORCH_BYPASS_VERSION_CHECK", "1")

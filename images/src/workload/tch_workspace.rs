@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toml_edit::{Array, DocumentMut, Item, Value};
+use toml_edit::{Array, DocumentMut, Item, Table, Value};
 use walkdir::WalkDir;
 
 use crate::{Digest, Error, Result, canonical, error::at, spec::flavour::tch_for};
@@ -105,15 +105,10 @@ pub(crate) fn sources_digest(workspace: &Path, torch: &str) -> Result<Digest> {
     files.extend(ROOT_FILES.map(PathBuf::from));
     let folder = workspace.join(WORKLOAD);
     let is_left_out = |path: &Path, is_folder: bool| {
-        let end = if is_folder {
-            path.file_name()
+        let (end, words) = if is_folder {
+            (path.file_name(), &NOT_COMPILED_FOLDERS[..])
         } else {
-            path.extension()
-        };
-        let words = if is_folder {
-            &NOT_COMPILED_FOLDERS[..]
-        } else {
-            &NOT_COMPILED
+            (path.extension(), &NOT_COMPILED[..])
         };
         words.iter().any(|word| end == Some(word.as_ref()))
     };
@@ -142,11 +137,9 @@ pub(crate) fn sources_digest(workspace: &Path, torch: &str) -> Result<Digest> {
 /// The version of a package in a `Cargo.lock`.
 fn locked_version(lock: &str, package: &str) -> Option<String> {
     let lock: DocumentMut = lock.parse().ok()?;
-    let packages = lock.get("package")?.as_array_of_tables()?;
-    packages
-        .iter()
-        .find(|entry| entry.get("name").and_then(Item::as_str) == Some(package))
-        .and_then(|entry| entry.get("version")?.as_str().map(str::to_owned))
+    let mut packages = lock.get("package")?.as_array_of_tables()?.iter();
+    let is_it = |entry: &&Table| entry.get("name").and_then(Item::as_str) == Some(package);
+    Some(packages.find(is_it)?.get("version")?.as_str()?.to_owned())
 }
 
 /// The workspace's manifest with the workload alone in it, and another tch.
@@ -158,18 +151,11 @@ fn adapt_manifest(text: &str, tch: &str) -> Result<String, String> {
         .get_mut("workspace")
         .and_then(Item::as_table_mut)
         .ok_or("it has no [workspace]")?;
-    let members: Array = workspace
-        .get("members")
-        .and_then(Item::as_array)
-        .ok_or("its workspace has no members")?
-        .iter()
-        .filter(|member| {
-            member
-                .as_str()
-                .is_some_and(|m| m == WORKLOAD || m.starts_with("scenarios/"))
-        })
-        .cloned()
-        .collect();
+    let members = workspace.get("members").and_then(Item::as_array);
+    let members = members.ok_or("its workspace has no members")?.iter();
+    let is_of_workload = |m: &str| m == WORKLOAD || m.starts_with("scenarios/");
+    let members = members.filter(|member| member.as_str().is_some_and(is_of_workload));
+    let members: Array = members.cloned().collect();
     workspace.insert("members", Item::Value(members.into()));
     workspace.remove("default-members");
     let dependencies = workspace

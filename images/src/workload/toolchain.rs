@@ -28,10 +28,9 @@ pub(crate) fn here(workspace: &Path, torch: &str) -> Toolchain {
 /// The first line of what a compiler says about itself. One that is not here has built nothing:
 /// the binary was given.
 fn words(compiler: &mut Command) -> String {
-    program::output(compiler.arg("--version"), "name the compilers", "")
-        .ok()
-        .and_then(|text| text.lines().next().map(str::to_owned))
-        .unwrap_or_else(|| NONE.to_owned())
+    let text = program::output(compiler.arg("--version"), "name the compilers", "");
+    let text = text.unwrap_or_default();
+    text.lines().next().unwrap_or(NONE).to_owned()
 }
 
 #[cfg(test)]

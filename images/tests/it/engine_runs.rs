@@ -15,7 +15,7 @@ const NO_ENGINE: &str = "these tests need Docker or Podman: start one \
                          (`systemctl start docker`, or `dockerd &` as root)";
 
 pub(crate) async fn engine() -> Engine {
-    Engine::connect(&Endpoint::auto())
+    Engine::connect(&Endpoint::Auto)
         .await
         .unwrap_or_else(|error| panic!("{error}\n{NO_ENGINE}"))
 }

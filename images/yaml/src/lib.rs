@@ -36,4 +36,4 @@ mod wording;
 pub use document::{Document, MAX_BYTES, MAX_DEPTH, MAX_NODES};
 pub use error::{Problem, YamlError, printable};
 pub use key_path::{KeyPath, Segment};
-pub use similar::most_similar;
+pub use similar::{did_you_mean, most_similar};

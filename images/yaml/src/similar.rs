@@ -23,6 +23,15 @@ pub fn most_similar<'a>(
         .map(|(_, candidate)| candidate)
 }
 
+/// A hint at the word that was probably meant.
+pub fn did_you_mean<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    let meant = most_similar(word, candidates)?;
+    Some(format!("did you mean `{meant}`?"))
+}
+
 /// Edits that turn `a` into `b`, letters' case and `_` against `-` aside.
 fn edits(a: &str, b: &str) -> usize {
     let fold = |text: &str| text.to_ascii_lowercase().replace('_', "-");

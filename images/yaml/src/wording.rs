@@ -1,6 +1,6 @@
 //! serde's messages in the words of people who write YAML.
 
-use crate::similar::most_similar;
+use crate::similar::did_you_mean;
 
 /// A message, split into what was found and what was expected.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ fn unknown(what: &str, got: &str, expected: Option<&str>, target: Target) -> Wor
     };
     Wording {
         message: format!("{what} `{got}`"),
-        help: most_similar(got, candidates).map(|meant| format!("did you mean `{meant}`?")),
+        help: did_you_mean(got, candidates),
         expected,
         target,
         missing: None,

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use engine::{Engine, GpuAccess, GpuHost, GpuPath, gpu::candidates};
+use engine::{
+    Engine, GpuAccess, GpuHost, GpuPath,
+    gpu::{Candidate, candidates},
+};
 use protocol::{Device, Model, RunFile, Steps, Task, VERSION, Variant};
 use record::{Outcome, Place};
 use tokio_util::sync::CancellationToken;
@@ -75,17 +78,15 @@ fn ways(
     gpus: &GpuHost,
     index: u32,
 ) -> impl Iterator<Item = (GpuPath, Result<GpuAccess, String>)> {
-    candidates(engine.facts(), gpus)
-        .into_iter()
-        .map(move |candidate| {
-            let path = candidate.path;
-            let resolve = || GpuAccess::resolve(engine.facts(), gpus, path, index);
-            let way = match candidate.obstacle {
-                Some(obstacle) => Err(obstacle),
-                None => resolve().map_err(|error| error.to_string()),
-            };
-            (path, way)
-        })
+    let all = candidates(engine.facts(), gpus).into_iter();
+    all.map(move |Candidate { path, obstacle }| {
+        let resolve = || GpuAccess::resolve(engine.facts(), gpus, path, index);
+        let way = match obstacle {
+            Some(obstacle) => Err(obstacle),
+            None => resolve().map_err(|error| error.to_string()),
+        };
+        (path, way)
+    })
 }
 
 async fn attempt(

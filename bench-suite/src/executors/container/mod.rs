@@ -14,11 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engine::{Endpoint, Engine, Exit, GpuAccess, GpuPath, Product};
+use engine::{Endpoint, Engine, Exit, GpuAccess, Product};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use protocol::Device;
-use record::{Isolation, Place, Reason, Stage};
+use record::{Isolation, Place, Reason, Stage, word_of};
 use tokio_util::sync::CancellationToken;
 
 pub use gpu_probe::{GpuProbe, find_gpu};
@@ -60,7 +60,7 @@ pub(super) const REGISTRATION: Registration = Registration {
 /// Connects to the engine of this product; to the first that answers where it is empty.
 async fn connect(product: &str) -> Result<Engine, ExecutorError> {
     if product.is_empty() {
-        return Ok(Engine::connect(&Endpoint::auto()).await?);
+        return Ok(Engine::connect(&Endpoint::Auto).await?);
     }
     let wanted = [Product::Docker, Product::Podman];
     let word = |product: Product| product.to_string().to_lowercase();
@@ -68,7 +68,7 @@ async fn connect(product: &str) -> Result<Engine, ExecutorError> {
         let message = format!("no engine `{product}` for containers; expected docker or podman");
         return Err(ExecutorError::Argument(message.into()));
     };
-    let engines = Engine::connect_all(&Endpoint::auto()).await?;
+    let engines = Engine::connect_all(&Endpoint::Auto).await?;
     let others: Vec<String> = engines.iter().map(|one| one.facts().describe()).collect();
     let found = engines
         .into_iter()
@@ -156,10 +156,8 @@ impl Container {
 
         let removing = Instant::now();
         note_container(&container, &mut execution);
-        if let Err(error) = container
-            .save_logs(&order.log, order.limits.log_bytes)
-            .await
-        {
+        let saved = container.save_logs(&order.log, order.limits.log_bytes);
+        if let Err(error) = saved.await {
             execution.notes.push(format!("no log: {error}"));
         }
         // The log tells whose exit code it is.
@@ -287,10 +285,10 @@ impl Executor for Container {
     }
 
     fn isolation(&self) -> Isolation {
-        let path = self.gpus.values().next().map(|gpu| path_word(gpu.path));
+        let gpu = self.gpus.values().next();
         Isolation {
             engine: "container".to_owned(),
-            gpu_path: path.map(str::to_owned),
+            gpu_path: gpu.map(|gpu| word_of(gpu.path)),
             ..Isolation::default()
         }
     }
@@ -323,20 +321,11 @@ impl Executor for Container {
     }
 }
 
-fn path_word(path: GpuPath) -> &'static str {
-    match path {
-        GpuPath::Cdi => "cdi",
-        GpuPath::NvidiaRuntime => "nvidia-runtime",
-        GpuPath::Passthrough => "passthrough",
-    }
-}
-
 fn note_container(container: &engine::Container, execution: &mut Execution) {
     execution.isolation.id = Some(container.id().to_owned());
     for warning in container.warnings() {
-        execution
-            .warnings
-            .push(format!("the engine warns: {}", warning.trim()));
+        let warning = format!("the engine warns: {}", warning.trim());
+        execution.warnings.push(warning);
     }
     for given_up in container.fallbacks() {
         let warning = format!("the engine refused {}: {}", given_up.what, given_up.reason);

@@ -48,11 +48,7 @@ pub(super) fn change(
         None => User::OfImage,
     };
     spec.workdir.clone_from(&program.workdir);
-    spec.network = match program.network {
-        Network::None => engine::Network::None,
-        Network::Bridge => engine::Network::Bridge,
-        Network::Host => engine::Network::Host,
-    };
+    spec.network = program.network;
     spec.is_root_writable = program.is_root_writable;
     // Triton and torch.compile load what they compiled from there.
     spec.is_tmp_executable = true;
@@ -158,10 +154,8 @@ fn add_hook(environment: &mut BTreeMap<String, String>, image: &ImageFacts) {
 /// are left out, for the one under way, whose folder the copy is in, may lie below the source.
 fn copy_to(source: &Path, target: &Path) -> io::Result<()> {
     let at = |error: io::Error| {
-        io::Error::new(
-            error.kind(),
-            format!("copying {}: {error}", source.display()),
-        )
+        let words = format!("copying {}: {error}", source.display());
+        io::Error::new(error.kind(), words)
     };
     let facts = fs::symlink_metadata(source).map_err(at)?;
     if facts.is_symlink() {

@@ -2,10 +2,10 @@
 
 use engine::{Endpoint, Engine, GpuAccess, GpuHost, gpu::candidates};
 use protocol::Device;
-use record::{EngineFacts, Place};
+use record::{EngineFacts, Place, word_of};
 use tokio_util::sync::CancellationToken;
 
-use super::{Container, ContainerImage, GpuProbe, find_gpu, gpu_probe::first_way, path_word};
+use super::{Container, ContainerImage, GpuProbe, find_gpu, gpu_probe::first_way};
 use crate::executors::{ExecutorError, Finding, ImageSource, Prepared};
 
 /// Why containers do not reach the GPU.
@@ -22,7 +22,7 @@ struct NoGpu {
 }
 
 fn words(tried: &[GpuProbe]) -> String {
-    let word = |probe: &GpuProbe| format!("{}: {}", path_word(probe.path), probe.obstacle);
+    let word = |probe: &GpuProbe| format!("{}: {}", word_of(probe.path), probe.obstacle);
     tried.iter().map(word).collect::<Vec<_>>().join("\n  ")
 }
 
@@ -64,7 +64,7 @@ impl Container {
             kind: engine.product.to_string().to_lowercase(),
             version: Some(engine.version.clone()),
             storage_driver: engine.storage_driver.clone(),
-            gpu_path: gpu.map(|access| path_word(access.path).to_owned()),
+            gpu_path: gpu.map(|access| word_of(access.path)),
         };
         Ok(prepared)
     }
@@ -91,7 +91,7 @@ impl Container {
                 tried,
             }))
         })?;
-        let way = path_word(access.path);
+        let way = word_of(access.path);
         source.note(&format!("containers reach cuda:{index} by {way}"));
         Ok(access)
     }
@@ -100,7 +100,7 @@ impl Container {
 /// Whether an engine answers, and which ways lead from it to a GPU.
 pub(super) async fn examine() -> Vec<Finding> {
     let what = "container engine";
-    let engine = match Engine::connect(&Endpoint::auto()).await {
+    let engine = match Engine::connect(&Endpoint::Auto).await {
         Ok(engine) => engine,
         Err(error) => {
             let fix =

@@ -20,7 +20,6 @@ use crate::{
         order::{no_files, no_image},
     },
     outcome::End,
-    suite::Ipc,
 };
 
 impl Container {
@@ -30,10 +29,8 @@ impl Container {
         order: &Order,
         execution: &mut Execution,
     ) -> Result<ContainerSpec, End> {
-        let image = self
-            .images
-            .get(&order.image)
-            .ok_or_else(|| no_image(&order.image))?;
+        let image = self.images.get(&order.image);
+        let image = image.ok_or_else(|| no_image(&order.image))?;
         let facts = match self.engine.image(&image.image).await {
             Ok(Some(facts)) => facts,
             Ok(None) => {
@@ -73,13 +70,9 @@ impl Container {
             labels: Owner::this_process(&order.session, &order.run).labels(),
             mounts,
             limits: engine_limits(order),
-            ipc: match order.limits.ipc {
-                Ipc::Private => engine::Ipc::Private,
-                Ipc::Host => engine::Ipc::Host,
-            },
+            ipc: order.limits.ipc,
             gpus: devices
-                .filter_map(|device| self.gpus.get(&device))
-                .cloned()
+                .filter_map(|device| self.gpus.get(&device).cloned())
                 .collect(),
             ..ContainerSpec::default()
         };
@@ -145,10 +138,8 @@ fn write_files(order: &Order) -> io::Result<()> {
 /// ends it and not the machine.
 fn memory_limit(order: &Order) -> Option<u64> {
     let machine = order.machine_memory_bytes / 10 * 9;
-    order
-        .limits
-        .memory_bytes
-        .or((machine > 0).then_some(machine))
+    let own = order.limits.memory_bytes;
+    own.or((machine > 0).then_some(machine))
 }
 
 /// The container's name. One that an engine could not remove keeps its name, and the next attempt

@@ -100,12 +100,8 @@ pub(super) fn measured_seconds(order: &Order, speed: f64) -> f64 {
 }
 
 fn named(pairs: &[(&str, Option<f64>)]) -> Values {
-    let known = pairs
-        .iter()
-        .filter_map(|(name, value)| Some((name, (*value)?)));
-    known
-        .map(|(name, value)| ((*name).to_owned(), value))
-        .collect()
+    let known = |(name, value): &(&str, Option<f64>)| Some(((*name).to_owned(), (*value)?));
+    pairs.iter().filter_map(known).collect()
 }
 
 /// Metrics that agree with each other and are the same for the same run.
@@ -113,10 +109,8 @@ fn metrics(order: &Order, speed: f64, sound: bool) -> Vec<Event> {
     let letters = letters(order);
     let (warmup, steps) = order.asked.steps();
     let variant = order.asked.builtin().map(|asked| &asked.variant);
-    let task = order
-        .asked
-        .builtin()
-        .map_or(Task::Inference, |asked| asked.task);
+    let builtin = order.asked.builtin();
+    let task = builtin.map_or(Task::Inference, |asked| asked.task);
     let of_step = match &order.asked {
         Asked::Builtin(asked) => Some(asked.variant.effective_batch() as f64),
         Asked::Program { run, .. } => run.samples_per_step,

@@ -54,20 +54,14 @@ pub struct Candidate {
 /// what the driver's own tool lists, the runtime does so behind a hook, passthrough
 /// relies on what is found here.
 pub fn candidates(engine: &EngineFacts, host: &GpuHost) -> Vec<Candidate> {
-    let mut all = vec![
-        Candidate {
-            path: GpuPath::Cdi,
-            obstacle: cdi_obstacle(engine, host),
-        },
-        Candidate {
-            path: GpuPath::NvidiaRuntime,
-            obstacle: runtime_obstacle(engine, host),
-        },
-        Candidate {
-            path: GpuPath::Passthrough,
-            obstacle: passthrough_obstacle(host),
-        },
-    ];
+    let passthrough = no_gpu(host).or_else(|| passthrough::obstacle(host));
+    let mut all = [
+        (GpuPath::Cdi, cdi_obstacle(engine, host)),
+        (GpuPath::NvidiaRuntime, runtime_obstacle(engine, host)),
+        (GpuPath::Passthrough, passthrough),
+    ]
+    .map(|(path, obstacle)| Candidate { path, obstacle })
+    .to_vec();
     all.sort_by_key(|candidate| candidate.obstacle.is_some());
     all
 }
@@ -102,12 +96,9 @@ fn cdi_obstacle(engine: &EngineFacts, host: &GpuHost) -> Option<String> {
                 .to_owned(),
         );
     }
+    let folders = &engine.cdi_spec_folders;
     let known = |spec: &PathBuf| {
-        engine.cdi_spec_folders.is_empty()
-            || engine
-                .cdi_spec_folders
-                .iter()
-                .any(|folder| spec.starts_with(folder))
+        folders.is_empty() || folders.iter().any(|folder| spec.starts_with(folder))
     };
     (!host.cdi_specs.iter().any(known)).then(|| {
         "no CDI spec of kind nvidia.com/gpu; write one with `nvidia-ctk cdi generate \
@@ -135,10 +126,6 @@ fn runtime_obstacle(engine: &EngineFacts, host: &GpuHost) -> Option<String> {
     })
 }
 
-fn passthrough_obstacle(host: &GpuHost) -> Option<String> {
-    no_gpu(host).or_else(|| passthrough::obstacle(host))
-}
-
 /// A GPU for a container, resolved to what has to be asked of the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuAccess {
@@ -157,10 +144,6 @@ pub struct GpuAccess {
 
 impl GpuAccess {
     /// Finds out what the path needs for one GPU.
-    ///
-    /// # Errors
-    /// [`Error::Gpu`] where the path is not possible, with the reason, or where
-    /// there is no GPU of this index.
     pub fn resolve(
         engine: &EngineFacts,
         host: &GpuHost,
@@ -175,10 +158,11 @@ impl GpuAccess {
                 next: next.to_owned(),
             })
         };
-        let candidate = candidates(engine, host)
-            .into_iter()
-            .find(|one| one.path == path);
-        if let Some(reason) = candidate.and_then(|candidate| candidate.obstacle) {
+        let mut all = candidates(engine, host).into_iter();
+        if let Some(reason) = all
+            .find(|one| one.path == path)
+            .and_then(|one| one.obstacle)
+        {
             return refuse(reason, "or choose another path, or the CPU");
         }
         let Some(device) = host.devices.get(index as usize) else {

@@ -1,6 +1,6 @@
 //! Device files and driver libraries, mounted by hand.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{
     GpuAccess,
@@ -37,21 +37,15 @@ pub(super) fn fill(access: &mut GpuAccess, host: &GpuHost, device: &Path) {
     match &host.libraries {
         // The same place inside: the driver's own links and search paths hold.
         Some(DriverLibraries::Folder { root, libraries }) => {
-            access
-                .mounts
-                .push(read_only(root, root.to_string_lossy().into_owned()));
-            access.library_folders.extend(
-                libraries
-                    .iter()
-                    .map(|folder| folder.to_string_lossy().into_owned()),
-            );
+            let text = |folder: &PathBuf| folder.to_string_lossy().into_owned();
+            access.mounts.push(read_only(root, text(root)));
+            access.library_folders.extend(libraries.iter().map(text));
         }
         Some(DriverLibraries::Files(files)) => {
-            access.mounts.extend(
-                files
-                    .iter()
-                    .map(|(name, file)| read_only(file, format!("{LIBRARY_TARGET}/{name}"))),
-            );
+            let mount = |(name, file): &(String, PathBuf)| {
+                read_only(file, format!("{LIBRARY_TARGET}/{name}"))
+            };
+            access.mounts.extend(files.iter().map(mount));
             access.library_folders.push(LIBRARY_TARGET.to_owned());
         }
         None => {}

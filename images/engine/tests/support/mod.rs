@@ -132,7 +132,7 @@ impl Drop for Bed {
 pub(crate) async fn connect() -> Engine {
     let endpoint = match std::env::var("TORCHGAUGE_TEST_ENGINE") {
         Ok(address) => Endpoint::parse(&address).unwrap_or_else(|error| panic!("{error}")),
-        Err(_) => Endpoint::auto(),
+        Err(_) => Endpoint::Auto,
     };
     Engine::connect(&endpoint)
         .await

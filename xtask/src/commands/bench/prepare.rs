@@ -76,11 +76,11 @@ impl Chosen {
         }
     }
 
-    /// A name alone, for an executor without an engine.
-    pub(super) fn named(name: &str) -> Self {
+    /// What nobody has looked at yet, or, for an executor without an engine, will.
+    pub(crate) fn named(name: &str, reference: &str) -> Self {
         Self::ReadyMade {
             name: name.to_owned(),
-            reference: name.to_owned(),
+            reference: reference.to_owned(),
             found: None,
         }
     }
@@ -259,12 +259,8 @@ pub(crate) fn check_gpus<'a>(
     gpus: &[Gpu],
 ) -> Result<()> {
     let kept: Vec<&GpuArchitecture> = kept.collect();
-    for gpu in gpus {
-        let Some(capability) = gpu
-            .compute_capability
-            .as_deref()
-            .filter(|_| !kept.is_empty())
-        else {
+    for gpu in gpus.iter().filter(|_| !kept.is_empty()) {
+        let Some(capability) = &gpu.compute_capability else {
             continue;
         };
         if !kept.iter().any(|kept| kept.runs_on(capability)) {
@@ -307,7 +303,7 @@ pub(crate) async fn assembled(
 /// The image, once a base that only an engine has is in the cache.
 pub(crate) async fn with_base(image: Image, cache: &Cache) -> Result<Image> {
     if matches!(image.spec.base, images::Base::Image(_)) {
-        let engine = Engine::connect(&Endpoint::auto()).await?;
+        let engine = Engine::connect(&Endpoint::Auto).await?;
         images::fetch_base(&image, &engine, cache).await?;
     }
     Ok(image)

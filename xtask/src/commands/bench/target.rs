@@ -7,7 +7,7 @@ use std::{
 
 use bench_suite::{
     device::Choice,
-    executors::{self, Executor, Opened, Prepared},
+    executors::{self, Executor, Prepared},
     host::DeviceLock,
     plan::{Plan, Request},
     suite::Suite,
@@ -104,7 +104,10 @@ impl<'a> Target<'a> {
         printer: &Printer,
     ) -> Result<Self> {
         let Some(engine) = self.executor.engine() else {
-            self.images = images.iter().map(|name| Chosen::named(name)).collect();
+            self.images = images
+                .iter()
+                .map(|name| Chosen::named(name, name))
+                .collect();
             return Ok(self);
         };
         if images.is_empty() {
@@ -128,12 +131,13 @@ impl<'a> Target<'a> {
     /// ranks; without images.
     pub(crate) async fn open(args: &'a TargetArgs, ranks: u32) -> Result<Self> {
         let root = workspace::root()?;
-        let opened = open(args).await?;
+        let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
+        let engine = args.engine.as_ref().unwrap_or(&executors::Choice::Auto);
+        let opened = engine.open(is_ci).await?;
         let executor = opened.executor;
         let hosts = executor.hosts().iter();
-        let hosts: Vec<_> = hosts
-            .map(|host| (host.name().to_owned(), host.facts()))
-            .collect();
+        let hosts = hosts.map(|host| (host.name().to_owned(), host.facts()));
+        let hosts: Vec<_> = hosts.collect();
         let device = args.device.as_deref().unwrap_or("auto");
         let choice: Choice = device
             .parse()
@@ -222,10 +226,8 @@ impl<'a> Target<'a> {
     }
 
     fn names(&self) -> Vec<String> {
-        self.images
-            .iter()
-            .map(|image| image.name().to_owned())
-            .collect()
+        let images = self.images.iter();
+        images.map(|image| image.name().to_owned()).collect()
     }
 
     /// Takes the devices for the session of this name and makes ready whatever is missing: fetches,
@@ -279,13 +281,6 @@ pub(crate) fn of_programs(suites: &[Suite]) -> Option<&[String]> {
     });
     let first = commands.next()??;
     commands.all(|command| command.is_some()).then_some(first)
-}
-
-/// Opens the executor that is asked for.
-async fn open(args: &TargetArgs) -> Result<Opened> {
-    let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
-    let engine = args.engine.as_ref().unwrap_or(&executors::Choice::Auto);
-    Ok(engine.open(is_ci).await?)
 }
 
 /// The images that the user named, or the one that fits the device.

@@ -41,13 +41,11 @@ pub(super) fn suite(asked: &Asked) -> Result<Suite> {
 /// Refuses a metric that could only be refused after the first session.
 pub(super) fn check(asked: &Asked, suite: &Suite) -> Result<()> {
     let rows = metrics::Rows::with(&suite.metrics);
-    match asked.metric.as_deref() {
-        Some(name) if rows.compared().all(|row| row.name != name) => {
-            Err(verdict::CompareError::UnknownMetric {
-                name: name.to_owned(),
-                known: rows.compared().map(|row| row.name).collect(),
-            }
-            .into())
+    let known: Vec<_> = rows.compared().map(|row| row.name).collect();
+    match &asked.metric {
+        Some(name) if !known.contains(&name.as_str()) => {
+            let name = name.clone();
+            Err(verdict::CompareError::UnknownMetric { name, known }.into())
         }
         _ => Ok(()),
     }
@@ -158,10 +156,8 @@ fn side(
     if let Some(head) = cell.and_then(|cell| Some(&cell.failures.as_ref()?.head))
         && head.failed + head.expected > 0
     {
-        let (count, runs) = (
-            head.failed + head.expected,
-            plural(head.runs, "run", "runs"),
-        );
+        let count = head.failed + head.expected;
+        let runs = plural(head.runs, "run", "runs");
         return Err(format!("{count} of its {runs} failed"));
     }
     let is_it =
@@ -251,26 +247,21 @@ async fn measure(
 
 /// An image of a search, by the name that the search has for it.
 fn choose(candidate: &Candidate, device: protocol::Device, root: &Path) -> Result<Chosen> {
-    let Candidate { name, image } = candidate.clone();
-    if is_reference(&image) {
-        return Ok(Chosen::ReadyMade {
-            name,
-            reference: image,
-            found: None,
-        });
+    let Candidate { name, image } = candidate;
+    if is_reference(image) {
+        return Ok(Chosen::named(name, image));
     }
-    Chosen::spec(&image, device, root)
+    Chosen::spec(image, device, root)
 }
 
 /// Every cell for the ends; then the one that is followed.
 fn plan(search: &Bisection, target: &Target<'_>, suite: &Suite) -> Result<Plan> {
     let mut plan = target.plan(std::slice::from_ref(suite), Some(1), None)?;
-    let now = plan.session.suites.values().next();
-    if search
-        .suite_sha256
-        .as_ref()
-        .is_some_and(|then| Some(then) != now)
-    {
+    let (then, now) = (
+        search.suite_sha256.as_ref(),
+        plan.session.suites.values().next(),
+    );
+    if then.is_some() && then != now {
         return Err(Error::Input(format!(
             "the suite {} is another one than the search was begun with; put it back as it was, or \
              begin anew",

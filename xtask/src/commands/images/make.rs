@@ -43,7 +43,7 @@ pub(super) async fn build(
     format: Format,
     printer: &Printer,
 ) -> Result<()> {
-    let engine = Engine::connect(&Endpoint::auto()).await?;
+    let engine = Engine::connect(&Endpoint::Auto).await?;
     let cache = cache(printer)?;
     let mut all = Vec::new();
     for image in images {
@@ -98,12 +98,11 @@ impl Built {
     fn print(&self, printer: &Printer) {
         let size = ByteSize::b(self.size_bytes);
         printer.line(&format!("{}  {}  {size}", self.reference, self.id));
-        for layer in &self.layers {
-            printer.line(&format!(
-                "  {:<10} {}",
-                layer.name,
-                ByteSize::b(layer.size_bytes)
-            ));
+        for ExpectedLayer {
+            name, size_bytes, ..
+        } in &self.layers
+        {
+            printer.line(&format!("  {name:<10} {}", ByteSize::b(*size_bytes)));
         }
         let loaded = match self.loaded {
             "already-there" => format!("{} has it already", self.engine),

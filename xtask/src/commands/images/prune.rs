@@ -32,7 +32,7 @@ pub(super) async fn run(root: &Path, args: &PruneArgs, printer: &Printer) -> Res
         words.iter().map(|word| name(word, &catalog)).collect()
     };
     let (named, kept) = (read(&args.names)?, read(&args.keep)?);
-    let engine = Engine::connect(&Endpoint::auto()).await?;
+    let engine = Engine::connect(&Endpoint::Auto).await?;
     let mut found = inventory::list(&engine).await?;
     let specified = catalog.names()?;
     let is_known = |word: &String| {
@@ -41,12 +41,8 @@ pub(super) async fn run(root: &Path, args: &PruneArgs, printer: &Printer) -> Res
             || found.iter().any(|image| image.image == *word)
     };
     // A misspelt name to keep would have everything removed.
-    if let Some(unknown) = args
-        .names
-        .iter()
-        .chain(&args.keep)
-        .find(|word| !is_known(word))
-    {
+    let mut words = args.names.iter().chain(&args.keep);
+    if let Some(unknown) = words.find(|word| !is_known(word)) {
         return Err(Error::Input(format!(
             "no image is called `{unknown}`, in `images/` or in the engine; `{} images list` shows \
              those that are; a spec elsewhere is named by its file",

@@ -61,7 +61,7 @@ pub(super) async fn run(
 
 /// Has the engine pull complete images.
 pub(super) async fn pull(references: &[String], printer: &Printer) -> Result<()> {
-    let engine = Engine::connect(&Endpoint::auto()).await?;
+    let engine = Engine::connect(&Endpoint::Auto).await?;
     let cache = cache(printer)?;
     for reference in references {
         let image = images::ready_made(&engine, reference, &cache).await?;

@@ -51,7 +51,7 @@ struct Inspected<'a> {
 
 /// What each engine that answers has; `None` where none does: the specs are there without one.
 async fn engines() -> Result<Option<Vec<(Engine, Vec<Present>)>>> {
-    let engines = match Engine::connect_all(&Endpoint::auto()).await {
+    let engines = match Engine::connect_all(&Endpoint::Auto).await {
         Ok(engines) => engines,
         Err(engine::Error::NoEngine(_)) => return Ok(None),
         Err(error) => return Err(error.into()),
@@ -65,15 +65,12 @@ async fn engines() -> Result<Option<Vec<(Engine, Vec<Present>)>>> {
 }
 
 fn holders(image: &Image, engines: Option<&[(Engine, Vec<Present>)]>) -> Option<Vec<Holder>> {
-    let expected = image
+    let locked = image
         .lock
         .as_ref()
         .and_then(|lock| lock.expected.image.as_ref());
-    let is_locked = |id: &str| {
-        expected.is_some_and(|expected| {
-            expected.config_id.to_string() == id || expected.manifest_id.to_string() == id
-        })
-    };
+    let ids = locked.map(|locked| [locked.config_id, locked.manifest_id].map(|id| id.to_string()));
+    let is_locked = |id: &String| ids.as_ref().is_some_and(|ids| ids.contains(id));
     let mut found = Vec::new();
     for (engine, images) in engines? {
         for present in images.iter().filter(|present| present.image == image.name) {
@@ -143,13 +140,13 @@ fn print_list(all: Vec<Listed>, format: Format, printer: &Printer) {
             None => vec!["no engine answers".to_owned()],
             Some(holders) => holders.iter().map(in_words).collect(),
         };
+        let size = listed
+            .size_bytes
+            .map(|bytes| ByteSize::b(bytes).to_string());
         table.add_row([
             listed.image,
             listed.lock.to_owned(),
-            listed
-                .size_bytes
-                .map(|bytes| ByteSize::b(bytes).to_string())
-                .unwrap_or_default(),
+            size.unwrap_or_default(),
             engines.join("\n"),
             listed.description,
         ]);
