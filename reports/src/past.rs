@@ -30,12 +30,10 @@ impl Past {
     pub(crate) fn judged(self, judged: &[Point]) -> Self {
         let mut series = self.series;
         // What the whole series allows, its beginning does.
-        let found = change_points(judged, &TrendOptions::default()).unwrap_or_default();
-        series.found = found;
+        series.found = change_points(judged, &TrendOptions::default()).unwrap_or_default();
         for change in &mut series.found.change_points {
-            change
-                .revision
-                .clone_from(&series.points[change.index].revision);
+            let point = &series.points[change.index];
+            change.revision.clone_from(&point.revision);
         }
         Self { series, ..self }
     }
@@ -93,23 +91,16 @@ pub(crate) fn entry(past: &Past) -> Entry {
     let metric = Cell::from(metric::label(&past.metric)).linked(past.href.clone());
     let entry = Entry::new(past.label(), format!("{value} · {said}"));
     let cell = comparison::spelled(&past.cell);
+    let image = past.image.as_str().into();
+    let names = [("cell", cell.into()), ("image", image), ("metric", metric)];
+    let newest = [("newest change", Cell::from(said).marked(past.mark()))];
     entry
-        .with(
-            Kind::Name,
-            [
-                ("cell", cell.into()),
-                ("image", past.image.as_str().into()),
-                ("metric", metric),
-            ],
-        )
+        .with(Kind::Name, names)
         .numbers([
             ("this session", Some(value)),
             ("points", Some(past.series.points.len().to_string())),
             ("least", Some(past.series.value(least))),
             ("greatest", Some(past.series.value(most))),
         ])
-        .with(
-            Kind::Word,
-            [("newest change", Cell::from(said).marked(past.mark()))],
-        )
+        .with(Kind::Word, newest)
 }

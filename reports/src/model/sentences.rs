@@ -26,10 +26,8 @@ pub(super) fn of(view: &View) -> Vec<String> {
     let groups = view.groups.iter().take(MOST_SCENARIOS);
     let sessions = view.report.sessions.iter();
     // What a session compares is its answer; its variants among each other are another matter.
-    let is_compared = sessions
-        .flat_map(|session| &session.comparisons)
-        .next()
-        .is_some();
+    let mut sessions = sessions.map(|session| &session.comparisons);
+    let is_compared = sessions.any(|comparisons| !comparisons.is_empty());
     let mut sentences = vec![extent(view)];
     let told = |group: &&Group| !is_compared && !group.workload.is_idle();
     sentences.extend(groups.filter(told).filter_map(|group| best(view, group)));
@@ -62,10 +60,10 @@ fn extent(view: &View) -> String {
         (_, 0) => format!("All {runs} runs succeeded."),
         (1, _) => "The only run failed.".to_owned(),
         _ if failed == runs => format!("All {runs} runs failed."),
-        _ => format!(
-            "{} of {runs} runs succeeded, {failed} failed.",
-            runs - failed
-        ),
+        _ => {
+            let ok = runs - failed;
+            format!("{ok} of {runs} runs succeeded, {failed} failed.")
+        }
     };
     let ended = match expected {
         0 => ended,
@@ -98,9 +96,8 @@ fn best(view: &View, group: &Group) -> Option<String> {
     let cells: Vec<usize> = group.cells().collect();
     let speeds = cells
         .iter()
-        .filter(|&&cell| view.median(cell, &catalogue::THROUGHPUT).is_some());
-    if let [only] = speeds.collect::<Vec<_>>()[..] {
-        let speed = view.median(*only, &catalogue::THROUGHPUT)?;
+        .filter_map(|&cell| view.median(cell, &catalogue::THROUGHPUT));
+    if let [speed] = speeds.collect::<Vec<_>>()[..] {
         let speed = Quantity::Throughput.write(speed);
         return Some(format!("{} ran at {speed}.", group.scenario));
     }

@@ -17,10 +17,9 @@ impl Source {
     /// something later, are left out.
     pub fn read(folder: &SessionFolder) -> Result<Self, FolderError> {
         let mut records = folder.read_records()?;
-        let mut last = BTreeMap::new();
-        for record in &records.records {
-            last.insert(record.run.clone(), record.attempt);
-        }
+        let all = records.records.iter();
+        let last = all.map(|record| (record.run.clone(), record.attempt));
+        let last: BTreeMap<_, _> = last.collect();
         records.records.retain(|record| {
             let is_open = matches!(
                 record.outcome.reason(),

@@ -21,10 +21,8 @@ pub struct Spread {
 impl Spread {
     /// Of the finite values; `None` where there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values
-            .into_iter()
-            .filter(|value| value.is_finite())
-            .collect();
+        let values = values.into_iter().filter(|value| value.is_finite());
+        let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
         let (&minimum, &maximum) = (values.first()?, values.last()?);
         let n = values.len();

@@ -41,11 +41,8 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn good_runs(&self, cell: usize) -> Vec<&'a Record> {
-        self.runs[cell]
-            .iter()
-            .copied()
-            .filter(|run| run.outcome.is_ok())
-            .collect()
+        let runs = self.runs[cell].iter().copied();
+        runs.filter(|run| run.outcome.is_ok()).collect()
     }
 
     /// Whether several images, or images of several sessions, stand side by side.
@@ -159,9 +156,8 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn why_nothing(&self, cell: usize) -> String {
-        let reasons = self.runs[cell]
-            .iter()
-            .filter_map(|run| run.outcome.reason());
+        let runs = self.runs[cell].iter();
+        let reasons = runs.filter_map(|run| run.outcome.reason());
         let reasons: BTreeSet<String> = reasons.map(Reason::word).collect();
         match (reasons.first(), reasons.len()) {
             (None, _) => "not run".to_owned(),

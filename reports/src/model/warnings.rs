@@ -54,15 +54,12 @@ fn cut_off(source: &Source) -> Vec<String> {
 }
 
 fn different_machines(sources: &[Source]) -> Option<String> {
-    let machines: BTreeSet<_> = sources
-        .iter()
-        .map(|source| {
-            let machine = source.session.machine();
-            let gpu = machine.gpus.first().map(|gpu| &gpu.uuid);
-            let names = source.session.machine_names();
-            (names, &machine.driver_version, gpu)
-        })
-        .collect();
+    let machines = sources.iter().map(|source| {
+        let machine = source.session.machine();
+        let gpu = machine.gpus.first().map(|gpu| &gpu.uuid);
+        (source.session.machine_names(), &machine.driver_version, gpu)
+    });
+    let machines: BTreeSet<_> = machines.collect();
     (machines.len() > 1).then(|| {
         "The sessions ran on different machines, GPUs or drivers: differences between them are \
          not differences between images."
@@ -72,14 +69,14 @@ fn different_machines(sources: &[Source]) -> Option<String> {
 
 /// Cells whose measured window is too short for the noise of its steps.
 fn short_windows(view: &View, sources: &[Source]) -> Option<String> {
-    let found: Vec<String> = (0..view.report.cells.len())
-        .filter(|&cell| !view.report.cells[cell].workload.is_idle())
-        .filter_map(|cell| {
-            let runs = view.runs[cell].iter().copied();
-            let window = ShortWindow::of(runs, threshold(&view.report.cells[cell], sources))?;
-            Some(format!("{}: {window}", named(view, &[cell])))
-        })
-        .collect();
+    let cells = view.report.cells.iter().enumerate();
+    let working = cells.filter(|(_, summary)| !summary.workload.is_idle());
+    let found = working.filter_map(|(cell, summary)| {
+        let runs = view.runs[cell].iter().copied();
+        let window = ShortWindow::of(runs, threshold(summary, sources))?;
+        Some(format!("{}: {window}", named(view, &[cell])))
+    });
+    let found: Vec<String> = found.collect();
     (!found.is_empty()).then(|| {
         let shown = format::first_few(found, NAMED);
         format!("Too short for their noise: {shown}.")
@@ -100,10 +97,8 @@ fn threshold(cell: &CellSummary, sources: &[Source]) -> Option<f64> {
 fn of_cells(view: &View) -> Vec<String> {
     let that = |is: &dyn Fn(&CellSummary) -> bool| -> Vec<usize> {
         let cells = view.report.cells.iter().enumerate();
-        cells
-            .filter(|(_, cell)| is(cell))
-            .map(|(index, _)| index)
-            .collect()
+        let cells = cells.filter(|(_, cell)| is(cell));
+        cells.map(|(index, _)| index).collect()
     };
     let few = that(&|cell| cell.ok > 0 && cell.ok < FEW);
     let noisy = that(&|cell| {
@@ -241,10 +236,8 @@ fn other_libtorch(sources: &[Source]) -> BTreeSet<String> {
     let other = |source: &Source, record: &Record| {
         let mut images = source.session.images.iter();
         let facts = images.find(|image| image.name == record.image)?;
-        let (taken, told) = (
-            &facts.libtorch_version,
-            &record.started.as_ref()?.libtorch_version,
-        );
+        let taken = &facts.libtorch_version;
+        let told = &record.started.as_ref()?.libtorch_version;
         let differs = !taken.is_empty() && plain(taken) != plain(told);
         let name = &facts.name;
         differs.then(|| {
@@ -265,10 +258,8 @@ fn plain(version: &str) -> &str {
 
 fn missing_isolation(view: &View) -> Option<String> {
     let runs = view.runs.iter().flatten();
-    let lists: Vec<_> = runs
-        .map(|run| &run.isolation.missing)
-        .filter(|missing| !missing.is_empty())
-        .collect();
+    let lists = runs.map(|run| &run.isolation.missing);
+    let lists: Vec<_> = lists.filter(|missing| !missing.is_empty()).collect();
     let words: BTreeSet<&str> = lists
         .iter()
         .copied()

@@ -118,10 +118,8 @@ fn draw(view: &View) -> Drawing {
     if claimed.len() > FIRST {
         charts.extend(chart(true, claimed, MOST));
     }
-    (
-        judged::legend(lines_are_claims, view.compares_choices()),
-        charts,
-    )
+    let legend = judged::legend(lines_are_claims, view.compares_choices());
+    (legend, charts)
 }
 
 pub(crate) fn first(chart: Chart, has_claims: bool, is_choice: bool) -> Block {
@@ -189,6 +187,7 @@ fn claim_line(found: &ClaimFound, alike: &[&ClaimPair]) -> Line {
     let ratio = verdict.measured.map(scaled).filter(|ratio| *ratio > 0.0);
     let measured = claims::measured(&found.claim, pair);
     let entry = Entry::new(format!("{statement} · {scenario}"), &*measured);
+    let names = [("claim", statement.into()), ("scenario", scenario.into())];
     let outcome_cell = Cell::from(outcome.to_string()).marked(outcome.into());
     Line {
         ratio,
@@ -204,10 +203,7 @@ fn claim_line(found: &ClaimFound, alike: &[&ClaimPair]) -> Line {
             Outcome::Holds => 3,
         },
         entry: entry
-            .with(
-                Kind::Name,
-                [("claim", statement.into()), ("scenario", scenario.into())],
-            )
+            .with(Kind::Name, names)
             .with(Kind::Word, [("outcome", outcome_cell)])
             .numbers([
                 ("claimed", Some(claims::claimed(&found.claim))),
@@ -253,17 +249,15 @@ fn chart(has_claims: bool, lines: Vec<Line>, most: usize) -> Option<Chart> {
         ..line.entry
     });
     let shown = entries.len();
+    let heading = if has_claims {
+        "Claimed and measured"
+    } else {
+        "Change of each metric"
+    };
+    let subtitle = (all > shown).then(|| format!("the {shown} gravest of {all}"));
     Some(Chart {
-        heading: if has_claims {
-            "Claimed and measured".to_owned()
-        } else {
-            "Change of each metric".to_owned()
-        },
-        subtitle: if all > shown {
-            format!("the {shown} gravest of {all}")
-        } else {
-            String::new()
-        },
+        heading: heading.to_owned(),
+        subtitle: subtitle.unwrap_or_default(),
         ..Chart::rows(entries.collect(), vec![scale], rows)
     })
 }

@@ -31,13 +31,13 @@ pub(super) fn columns(
     let threshold = format!("threshold {}", format::share(found.comparison.threshold));
     let word = Cell::from(word).marked(found.comparison.verdict.into());
     let medians = of_medians(found).unwrap_or_default();
-    entry.with(Kind::Word, [(verdict, word)]).with(
-        Kind::Number,
-        [
-            (change, Cell::from(effect(found)).noted(medians)),
-            (ends, Cell::from(interval(found)).noted(threshold)),
-        ],
-    )
+    let numbers = [
+        (change, Cell::from(effect(found)).noted(medians)),
+        (ends, Cell::from(interval(found)).noted(threshold)),
+    ];
+    entry
+        .with(Kind::Word, [(verdict, word)])
+        .with(Kind::Number, numbers)
 }
 
 pub(super) fn look(mark: Mark) -> Look {
@@ -61,9 +61,8 @@ pub(super) fn legend(has_claims: bool, is_choice: bool) -> Vec<Key> {
         (Mark::Same, "unchanged"),
         (Mark::Unknown, "inconclusive"),
     ];
-    let marks = marks
-        .into_iter()
-        .filter(|(mark, _)| !has_claims || *mark != Mark::Same);
+    let marks = marks.into_iter();
+    let marks = marks.filter(|(mark, _)| !has_claims || *mark != Mark::Same);
     let marks = marks.map(|(mark, word)| Key::mark(look(mark), word));
     marks.chain([Key::area(Ink::Grid, behind)]).collect()
 }

@@ -50,21 +50,29 @@ pub(super) fn limits(view: &View, group: &Group) -> Vec<Limit> {
     let runs = || group.cells().flat_map(|cell| &view.runs[cell]);
     let method = |key| runs().find_map(|run| run.method.bytes(key));
     let size = runs().find_map(|run| run.values.get("device_total_bytes").copied());
-    let limit = |name, value: Option<f64>| {
-        value.map(|value| Limit {
+    let outside = |cell: &CellSummary| cell.metrics.median(&catalogue::OUTSIDE);
+    let limits = [
+        (
+            "Limit of the GPU's memory",
+            method("limits.gpu_memory"),
+            None,
+        ),
+        (
+            "Limit of the allocator",
+            method("limits.allocator_memory"),
+            Some(outside as fn(&CellSummary) -> Option<f64>),
+        ),
+        ("Memory of the GPU", size, None),
+    ];
+    let limit = |(name, value, beside): (_, Option<f64>, _)| {
+        let value = value?;
+        Some(Limit {
             name,
             value,
-            beside: None,
+            beside,
         })
     };
-    let allocator = limit("Limit of the allocator", method("limits.allocator_memory"));
-    let allocator = allocator.map(|limit| Limit {
-        beside: Some(|cell| cell.metrics.median(&catalogue::OUTSIDE)),
-        ..limit
-    });
-    let of_gpu = limit("Limit of the GPU's memory", method("limits.gpu_memory"));
-    let limits = [of_gpu, allocator, limit("Memory of the GPU", size)];
-    limits.into_iter().flatten().collect()
+    limits.into_iter().filter_map(limit).collect()
 }
 
 /// All of one window.

@@ -51,11 +51,7 @@ pub(crate) fn in_order(view: &View) -> Vec<&'static Plot> {
     let asked = |plot: &Plot| place_asked(view, plot);
     let mut plots: Vec<&Plot> = ALL.iter().collect();
     plots.retain(|plot| !view.is_large() || !plot.is_detail || asked(plot).is_some());
-    plots.sort_by_key(|plot| {
-        (
-            plot.id != forest::PLOT.id,
-            asked(plot).unwrap_or(usize::MAX),
-        )
-    });
+    let place = |plot: &Plot| asked(plot).unwrap_or(usize::MAX);
+    plots.sort_by_key(|plot| (plot.id != forest::PLOT.id, place(plot)));
     plots
 }

@@ -129,24 +129,20 @@ fn chart(view: &View, group: &Group, memory: &'static Metric, points: &[Point]) 
 
 impl Point {
     fn told(&self, memory: &'static Metric, entry: Entry) -> Entry {
-        let Spread {
-            minimum, maximum, ..
-        } = self.throughput;
-        let [low, high] = [minimum, maximum].map(|end| format::significant(end, 4));
+        let ends = [self.throughput.minimum, self.throughput.maximum];
+        let [low, high] = ends.map(|end| format::significant(end, 4));
         let throughput = Quantity::Throughput.write(self.throughput.median);
         let bytes = format::bytes(self.bytes.median);
         let word = kind_of(memory);
         let beaten = if self.is_beaten { ", beaten" } else { "" };
+        let word_of_beaten = if self.is_beaten { "yes" } else { "no" };
         let value = format!("{throughput}, {bytes} {word}{beaten}");
         Entry { value, ..entry }.numbers([
             ("No.", Some(self.number.to_string())),
             (memory.label, Some(bytes)),
             ("throughput", Some(throughput)),
             ("of the runs", Some(format!("{low} – {high}"))),
-            (
-                "beaten",
-                Some(if self.is_beaten { "yes" } else { "no" }.to_owned()),
-            ),
+            ("beaten", Some(word_of_beaten.to_owned())),
         ])
     }
 }

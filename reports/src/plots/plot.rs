@@ -54,11 +54,11 @@ pub(super) fn by_group(view: &View, chart: impl Fn(&Group) -> Option<Chart>) -> 
 }
 
 /// A cell in words, with the columns that name it in a table.
-fn entry(view: &View, label: &str, cell: usize, value: String) -> Entry {
+fn entry(view: &View, label: &str, cell: usize) -> Entry {
     let cells = names(view).into_iter().zip(named(view, label, cell));
     Entry {
         name: view.name_in(label, cell),
-        value,
+        value: String::new(),
         cells: cells.collect(),
     }
 }
@@ -70,11 +70,8 @@ pub(super) fn entries(
     read: impl Fn(usize, Entry) -> Option<Entry>,
 ) -> Vec<Entry> {
     let lanes = group.lanes();
-    let found = lanes.filter_map(|(row, cell)| {
-        let own = entry(view, &row.label, cell, String::new());
-        read(cell, own)
-    });
-    found.collect()
+    let read = |(row, cell): (&Row, usize)| read(cell, entry(view, &row.label, cell));
+    lanes.filter_map(read).collect()
 }
 
 /// A row for each variant with a lane for each image, and their entries; `None`: the cell has nothing
@@ -86,8 +83,7 @@ pub(super) fn rows(
 ) -> (Vec<ChartRow>, Vec<Entry>) {
     let mut entries = Vec::new();
     let mut lane = |row: &Row, cell: usize| {
-        let own = entry(view, &row.label, cell, String::new());
-        let found = draw(row, cell, own);
+        let found = draw(row, cell, entry(view, &row.label, cell));
         let ink = found.as_ref().map_or(Ink::Danger, |_| Ink::Label);
         let (entry, tracks) = found.unwrap_or_else(|| {
             let why = match view.report.cells[cell].ok {
@@ -97,13 +93,9 @@ pub(super) fn rows(
             (Entry::new(view.name_in(&row.label, cell), why), Vec::new())
         });
         entries.push(entry);
-        let name = if view.has_several() {
-            view.label_of(cell).to_owned()
-        } else {
-            String::new()
-        };
+        let name = view.has_several().then(|| view.label_of(cell).to_owned());
         Lane {
-            name,
+            name: name.unwrap_or_default(),
             entry: entries.len() - 1,
             ink,
             about: facets::of_cell(view, cell),

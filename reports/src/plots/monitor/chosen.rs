@@ -16,10 +16,10 @@ const CONTAMINATED: usize = 2;
 pub(super) fn of<'a>(view: &View<'a>, group: &Group) -> Vec<Run<'a>> {
     let of_cell = |(row, cell): (&Row, usize)| {
         let runs = view.runs[cell].iter().copied();
-        let contaminated = runs
-            .filter(|run| is_contaminated(run) && has_series(run))
-            .take(CONTAMINATED);
-        let runs = middle_run(view, cell).into_iter().chain(contaminated);
+        let contaminated = runs.filter(|run| is_contaminated(run) && has_series(run));
+        let runs = middle_run(view, cell)
+            .into_iter()
+            .chain(contaminated.take(CONTAMINATED));
         let label = match view.name_in(&row.label, cell) {
             label if label == group.scenario => label,
             label => format!("{} {label}", group.scenario),

@@ -44,9 +44,8 @@ fn draw(view: &View) -> Drawing {
     let chosen = |group| chosen::of(view, group).into_iter().take(most).collect();
     let all: Vec<Vec<Run>> = view.groups.iter().map(chosen).collect();
     let runs = || all.iter().flatten().map(|(.., run)| *run);
-    let traces = PANELS
-        .iter()
-        .flat_map(|panel| runs().flat_map(|run| panel.of(run)));
+    let panels = PANELS.iter();
+    let traces = panels.flat_map(|panel| runs().flat_map(|run| panel.of(run)));
     let most = (IN_ALL / traces.count().max(1)).clamp(FEWEST, MOST);
     let mut keys = vec![
         Key::area(Ink::Axis, "warm-up, roughly"),
@@ -120,10 +119,7 @@ impl Panel {
             }
         });
         let named: Vec<&Trace> = traces().map(|(trace, _)| trace).collect();
-        let named = named
-            .into_iter()
-            .rev()
-            .filter(|trace| !trace.name.is_empty());
+        let named = named.iter().rev().filter(|trace| !trace.name.is_empty());
         let keys = named.map(|trace| (trace.name, trace.ink, trace.dashes));
         let layers = phases.chain(lines).chain(strips(run));
         let seconds = Axis::linear("", Quantity::Seconds, (0.0, length(run)));
@@ -187,11 +183,11 @@ pub(super) fn stretch_of(run: &Record, phase: Phase) -> Option<(f64, f64)> {
         return Some((window.from, window.to));
     }
     let seconds = time::seconds(run, phase);
-    let earlier = run
+    let before: f64 = run
         .phase_seconds
-        .iter()
-        .filter(|(other, _)| **other < phase);
-    let before: f64 = earlier.map(|(_, seconds)| seconds).sum();
+        .range(..phase)
+        .map(|(_, seconds)| seconds)
+        .sum();
     let begin = run.harness.create_seconds + run.harness.start_seconds + before;
     (seconds > 0.0).then_some((begin, begin + seconds))
 }
