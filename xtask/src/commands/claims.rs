@@ -60,10 +60,7 @@ fn of_suites(names: &[String]) -> Result<Vec<Claim>> {
 }
 
 fn gate(found: &[ClaimFound], fail_on: Option<ClaimsFailOn>) -> Result<()> {
-    let count = |wanted| {
-        let of_outcome = found.iter().filter(|one| one.outcome == wanted);
-        of_outcome.count()
-    };
+    let count = |wanted| found.iter().filter(|one| one.outcome == wanted).count();
     let refuted = count(Outcome::Refuted);
     let undecided = match fail_on {
         None => return Ok(()),

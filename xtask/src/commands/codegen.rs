@@ -37,14 +37,10 @@ const STEPS: [(&str, &[&str], &[&str]); 6] = [
     (
         "the comparison in README.md, the table of examples, and the gallery's index",
         &[
-            "--package",
-            "torchgauge",
-            "--test",
-            "cli",
-            "--test",
-            "examples",
-            "--test",
-            "site",
+            "--package=torchgauge",
+            "--test=cli",
+            "--test=examples",
+            "--test=site",
         ],
         &["readme", "examples", "gallery"],
     ),

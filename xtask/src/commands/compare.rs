@@ -102,11 +102,8 @@ fn judge(args: &CompareArgs, printer: &Printer) -> Result<(Verdicts, Session)> {
     if is_same(&base, &head) {
         return same_sides(&base);
     }
-    let words = args.head.iter().chain([&args.base]);
-    if words
-        .into_iter()
-        .any(|word| session_ref::asks_history(word))
-    {
+    let mut words = args.head.iter().chain([&args.base]);
+    if words.any(|word| session_ref::asks_history(word)) {
         options.between_sessions = between_sessions(&base, &head, args, printer)?;
     }
     options.earlier = earlier(&base, &head, args, printer)?;
@@ -127,10 +124,7 @@ fn between_sessions(
     };
     let compared = [&base.origin.session, &head.origin.session];
     let is_other = |point: &history::Point| !compared.contains(&&point.origin.session);
-    let filter = SeriesFilter {
-        machine: Some(base.origin.machine.clone()),
-        ..SeriesFilter::default()
-    };
+    let filter = of_machine(base);
     let mut known = BTreeMap::new();
     let contents = read(&args.folder.existing()?, &filter, printer);
     for series in contents.series(&PointFilter::default(), Aggregate::Session) {
@@ -158,10 +152,7 @@ fn earlier(
     let Some(history) = past::named(args.folder.history.as_deref())? else {
         return Ok(BTreeMap::new());
     };
-    let filter = SeriesFilter {
-        machine: Some(base.origin.machine.clone()),
-        ..SeriesFilter::default()
-    };
+    let filter = of_machine(base);
     let compared = [&base.origin.session, &head.origin.session];
     let mut runs: BTreeMap<CellMetric, BTreeMap<_, Vec<f64>>> = BTreeMap::new();
     let contents = read(&history, &filter, printer);
@@ -180,6 +171,13 @@ fn earlier(
         Some((key, Variance::of_earlier(&sessions)?))
     });
     Ok(known.collect())
+}
+
+fn of_machine(side: &Side<'_>) -> SeriesFilter {
+    SeriesFilter {
+        machine: Some(side.origin.machine.clone()),
+        ..SeriesFilter::default()
+    }
 }
 
 fn cell_metric(key: SeriesKey) -> CellMetric {
@@ -245,9 +243,10 @@ impl Chosen {
         match self.side() {
             Ok(side) => fits(&side),
             // Which image is meant is asked of whoever wrote the command.
-            Err(SideError::Ambiguous { images, .. }) => images
-                .iter()
-                .any(|image| pick(image).is_ok_and(|side| fits(&side))),
+            Err(SideError::Ambiguous { images, .. }) => {
+                let mut sides = images.iter().map(|image| pick(image));
+                sides.any(|side| side.is_ok_and(|side| fits(&side)))
+            }
             Err(_) => false,
         }
     }

@@ -60,7 +60,12 @@ pub(crate) async fn run(args: &DoctorArgs, printer: &Printer) -> Result<()> {
             for finding in &findings {
                 table.add_row([
                     finding.what.to_owned(),
-                    word(finding.state).to_owned(),
+                    if finding.state == State::Ok {
+                        "ok"
+                    } else {
+                        "–"
+                    }
+                    .to_owned(),
                     finding.found.clone(),
                     finding.fix.clone().unwrap_or_default(),
                 ]);
@@ -69,13 +74,6 @@ pub(crate) async fn run(args: &DoctorArgs, printer: &Printer) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn word(state: State) -> &'static str {
-    match state {
-        State::Ok => "ok",
-        State::Missing => "–",
-    }
 }
 
 fn memory(host: &dyn Host, machine: &Machine) -> Finding {
@@ -103,11 +101,8 @@ fn disk(cache: &Path, machine: &Machine) -> Finding {
         );
     }
     let free = free_bytes(cache);
-    let wanted = if machine.gpus.is_empty() {
-        ROOM_CPU
-    } else {
-        ROOM_CUDA
-    };
+    let has_gpu = !machine.gpus.is_empty();
+    let wanted = if has_gpu { ROOM_CUDA } else { ROOM_CPU };
     let place = cache.display();
     match free {
         Some(free) if free < wanted => Finding::missing(
@@ -138,28 +133,21 @@ fn gpu(host: &dyn Host, machine: &Machine) -> Finding {
             "runs use the CPU; for a GPU, install the NVIDIA driver",
         );
     }
-    let gpus: Vec<_> = machine
-        .gpus
-        .iter()
-        .map(|gpu| {
-            format!(
-                "{} {} ({})",
-                gpu.index,
-                gpu.name,
-                ByteSize::b(gpu.memory_bytes)
-            )
-        })
-        .collect();
+    let gpus = machine.gpus.iter().map(|gpu| {
+        let size = ByteSize::b(gpu.memory_bytes);
+        format!("{} {} ({size})", gpu.index, gpu.name)
+    });
+    let gpus: Vec<_> = gpus.collect();
     let driver = machine.driver_version.as_deref().unwrap_or("unknown");
     let cuda = machine.driver_cuda_version.as_deref().unwrap_or("unknown");
     let found = format!("{}; driver {driver}, up to CUDA {cuda}", gpus.join(", "));
     // CUDA 13 asks for this driver: NVIDIA's CUDA compatibility table.
-    let major = driver
+    match driver
         .split('.')
         .next()
-        .and_then(|major| major.parse::<u32>().ok());
-    match major {
-        Some(major) if major < 580 => Finding::missing(
+        .and_then(|major| major.parse().ok())
+    {
+        Some(..580_u32) => Finding::missing(
             "GPU",
             found,
             "images with CUDA 13 need driver 580 or newer; take one with CUDA 12, or a newer driver",
@@ -185,18 +173,16 @@ fn slim_images(root: &Path, machine: &Machine) -> Result<Option<Finding>> {
             unfit.push(name);
         }
     }
-    Ok(Some(if unfit.is_empty() {
-        Finding::ok("slim images", "all have code for the GPUs here")
-    } else {
-        Finding::missing(
-            "slim images",
-            format!(
-                "without code for a GPU here: {}",
-                first_few(unfit, MOST_NAMED)
-            ),
-            "take an image without `gpu_architectures`, or add the GPU's to that key",
-        )
-    }))
+    let what = "slim images";
+    if unfit.is_empty() {
+        return Ok(Some(Finding::ok(what, "all have code for the GPUs here")));
+    }
+    let found = format!(
+        "without code for a GPU here: {}",
+        first_few(unfit, MOST_NAMED)
+    );
+    let fix = "take an image without `gpu_architectures`, or add the GPU's to that key";
+    Ok(Some(Finding::missing(what, found, fix)))
 }
 
 fn tools() -> Vec<Finding> {

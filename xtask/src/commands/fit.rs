@@ -74,15 +74,8 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
         memory_bytes: budget,
         most_batch: args.most,
     };
-    let found = search::find(
-        &question,
-        target.executor.as_ref(),
-        &cancel,
-        &mut |found, attempt| {
-            printer.note(&progress(found, attempt));
-        },
-    )
-    .await;
+    let mut tell_of = |found: &_, attempt: &_| printer.note(&progress(found, attempt));
+    let found = search::find(&question, target.executor.as_ref(), &cancel, &mut tell_of).await;
     stopper.abort();
     target.executor.clean_up().await;
     let found = found?;
@@ -161,10 +154,8 @@ fn progress(found: &Found, attempt: &Attempt) -> String {
             format!("fits, peak {peak}, {speed:.1} samples/s")
         }
         Some(reason) if attempt.stalled => {
-            format!(
-                "too large: its memory was full, and it got nowhere ({})",
-                reason.word()
-            )
+            let word = reason.word();
+            format!("too large: its memory was full, and it got nowhere ({word})")
         }
         Some(reason) => reason.word(),
     };
@@ -175,10 +166,8 @@ fn progress(found: &Found, attempt: &Attempt) -> String {
 }
 
 fn size(bytes: Option<u64>) -> String {
-    bytes.map_or_else(
-        || "–".to_owned(),
-        |bytes| ByteSize(bytes).display().iec().to_string(),
-    )
+    let shown = bytes.map(|bytes| ByteSize(bytes).display().iec().to_string());
+    shown.unwrap_or_else(|| "–".to_owned())
 }
 
 /// The suite, cut down to one scenario where one is named: `SUITE:SCENARIO`.
@@ -213,18 +202,8 @@ fn tell(fit: &Fit, args: &FitArgs, printer: &Printer) -> Result<()> {
     if format == Format::Json {
         return printer.json(fit);
     }
-    let mut all = table(
-        format,
-        [
-            "image",
-            "scenario",
-            "combination",
-            "largest batch",
-            "peak",
-            "samples/s",
-            "why no more",
-        ],
-    );
+    let heads = "image,scenario,combination,largest batch,peak,samples/s,why no more";
+    let mut all = table(format, heads.split(','));
     for one in &fit.found {
         let batch = one.largest_batch;
         let best = one.largest_attempt();

@@ -119,14 +119,9 @@ fn add(history: &History, args: &AddArgs, printer: &Printer) -> Result<()> {
         } else if !added.new && added.runs + added.points == 0 {
             format!("{session}: known already; labels or facts brought up to date")
         } else {
-            let (runs, points) = (
-                plural(added.runs, "run", "runs"),
-                plural(added.points, "point", "points"),
-            );
-            format!(
-                "{session}: {runs} added ({} failed), {points}",
-                added.failed
-            )
+            let runs = plural(added.runs, "run", "runs");
+            let (failed, points) = (added.failed, plural(added.points, "point", "points"));
+            format!("{session}: {runs} added ({failed} failed), {points}")
         });
         session_ref::note_left_out(session, &added.left_out, printer);
         if !added.side_by_side.is_empty() {

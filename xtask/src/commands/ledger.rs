@@ -130,9 +130,9 @@ fn told(entry: &Entry, now: Timestamp) -> String {
 fn list(file: &LedgerFile, all: bool, format: Format, printer: &Printer) -> Result<()> {
     let now = Timestamp::now();
     let entries = file.ledger.entries();
-    let mut shown: Vec<&Entry> = entries
-        .iter()
-        .filter(|entry| all || entry.state(now) != State::Fixed)
+    let shown = entries.iter();
+    let mut shown: Vec<&Entry> = shown
+        .filter(|one| all || one.state(now) != State::Fixed)
         .collect();
     let begun = |entry: &&Entry| entry.last_good.time.seconds();
     shown.sort_by(|a, b| begun(b).total_cmp(&begun(a)));
@@ -143,9 +143,11 @@ fn list(file: &LedgerFile, all: bool, format: Format, printer: &Printer) -> Resu
     for entry in &shown {
         printer.line(&format!("{mark}{}", told(entry, now)));
     }
-    let count = |state: State| {
-        let alike = entries.iter().filter(|entry| entry.state(now) == state);
-        alike.count()
+    let count = |state| {
+        entries
+            .iter()
+            .filter(|entry| entry.state(now) == state)
+            .count()
     };
     printer.note(&format!(
         "{}: {} open, {} accepted, {} fixed",

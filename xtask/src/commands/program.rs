@@ -147,14 +147,6 @@ fn parameter(text: &str) -> Result<(String, Vec<String>), String> {
 }
 
 impl ProgramArgs {
-    /// Who is to start the ranks, where that was said.
-    fn launcher(&self) -> Option<Launcher> {
-        self.launcher.map(|word| match word {
-            LauncherWord::Torchgauge => Launcher::Torchgauge,
-            LauncherWord::Command => Launcher::Command,
-        })
-    }
-
     /// The suite file that says the same.
     pub(crate) fn suite_text(&self) -> Result<String> {
         let whole = |path: &str| {
@@ -195,7 +187,10 @@ impl ProgramArgs {
             } else {
                 Until::Measured
             },
-            launcher: self.launcher(),
+            launcher: self.launcher.map(|word| match word {
+                LauncherWord::Torchgauge => Launcher::Torchgauge,
+                LauncherWord::Command => Launcher::Command,
+            }),
             ..ProgramFile::new(self.command.clone())
         };
         let time = self
@@ -256,9 +251,8 @@ pub(crate) fn suite(text: &str) -> Result<Suite> {
 
 /// The name of a scenario: of a script or a module its own, else that of the program.
 fn name_of(command: &[String]) -> String {
-    let script = command
-        .iter()
-        .find(|word| ends_as(word, "py") || ends_as(word, "sh"));
+    let mut words = command.iter();
+    let script = words.find(|word| ends_as(word, "py") || ends_as(word, "sh"));
     let module = command.iter().skip_while(|word| *word != "-m").nth(1);
     let word = script.or(module).or(command.first());
     let word = word.map_or("", |word| word.rsplit('/').next().unwrap_or(word));
@@ -270,18 +264,14 @@ fn name_of(command: &[String]) -> String {
             _ => '-',
         });
     let name: String = letters.take(40).collect();
-    let name = name.trim_matches('-');
-    if name.is_empty() {
-        "program".to_owned()
-    } else {
-        name.to_owned()
+    match name.trim_matches('-') {
+        "" => "program".to_owned(),
+        name => name.to_owned(),
     }
 }
 
 fn ends_as(word: &str, end: &str) -> bool {
-    Path::new(word)
-        .extension()
-        .is_some_and(|found| found == end)
+    Path::new(word).extension() == Some(end.as_ref())
 }
 
 /// The interpreter that a command names, or the one that images have.

@@ -64,11 +64,8 @@ pub(crate) fn run(command: &ScenariosCommand, printer: &Printer) -> Result<()> {
             } else {
                 DeviceKind::Cpu
             };
-            show(
-                &catalog()?.load(suite).map_err(Error::Suite)?,
-                device,
-                printer,
-            );
+            let suite = catalog()?.load(suite).map_err(Error::Suite)?;
+            show(&suite, device, printer);
             Ok(())
         }
         ScenariosCommand::Check { suites } => check(suites, printer),
@@ -100,10 +97,8 @@ fn list(printer: &Printer) -> Result<()> {
                 suite.description,
             ]),
             Err(error) => {
-                let words = format!(
-                    "cannot be read; see `{} scenarios check`",
-                    protocol::program()
-                );
+                let program = protocol::program();
+                let words = format!("cannot be read; see `{program} scenarios check`");
                 printer.note(&format!("{}: {error}", listed.name));
                 table.add_row([listed.name.as_str(), "", "", "", &words])
             }

@@ -48,10 +48,8 @@ pub(crate) fn note_left_out(session: &str, left_out: &[String], printer: &Printe
 
 /// Whether the history is asked for the newest of several sessions.
 pub(crate) fn asks_for_newest(text: &str) -> bool {
-    matches!(
-        Ref::of(text),
-        Ref::NewestOfBranch(_) | Ref::NewestWithImage(_)
-    )
+    use Ref::{NewestOfBranch, NewestWithImage};
+    matches!(Ref::of(text), NewestOfBranch(_) | NewestWithImage(_))
 }
 
 /// Whether the session is looked up in the history.
@@ -178,11 +176,8 @@ fn folder_of(session: &str, sessions: &Path) -> Option<PathBuf> {
     if holds(&named) {
         return Some(named);
     }
-    let mut folders: Vec<PathBuf> = fs::read_dir(sessions)
-        .ok()?
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
+    let folders = fs::read_dir(sessions).ok()?.flatten();
+    let mut folders: Vec<PathBuf> = folders.map(|entry| entry.path()).collect();
     folders.sort();
     folders.into_iter().find(holds)
 }

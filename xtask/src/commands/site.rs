@@ -103,10 +103,10 @@ fn trends(folder: Option<&Path>, printer: &Printer) -> Result<Vec<Trend>> {
     let contents = read(&history, &gated, printer);
     let read = contents.series(&PointFilter::default(), Aggregate::Session);
     let all = read.iter().map(|one| &one.points);
-    let from: Vec<Vec<_>> = all
+    let from = all
         .clone()
-        .map(|points| points.iter().map(origin).collect())
-        .collect();
+        .map(|points| points.iter().map(origin).collect());
+    let from: Vec<Vec<_>> = from.collect();
     let judged: Vec<Vec<_>> = all.map(|points| trend::as_judged(points)).collect();
     let mut trends: BTreeMap<Vec<String>, Vec<site::Followed>> = BTreeMap::new();
     let followed = trend::follow(read)?.into_iter();
@@ -136,9 +136,6 @@ fn name(key: &SeriesKey) -> Vec<String> {
 
 /// The session and the image of a point.
 fn origin(point: &Point) -> (String, String) {
-    let image = point.origin.attributes.get("image");
-    (
-        point.origin.session.clone(),
-        image.cloned().unwrap_or_default(),
-    )
+    let image = point.origin.attributes.get("image").cloned();
+    (point.origin.session.clone(), image.unwrap_or_default())
 }

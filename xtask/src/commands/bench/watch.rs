@@ -50,11 +50,8 @@ impl Watch {
     }
 
     fn running(&self, cell: &CellPlan, attempt: u32, block: u32) {
-        let again = if attempt > 1 {
-            format!(", attempt {attempt}")
-        } else {
-            String::new()
-        };
+        let again = (attempt > 1).then(|| format!(", attempt {attempt}"));
+        let again = again.unwrap_or_default();
         let name = self.name(&cell.image, (&cell.suite, &cell.scenario), &cell.axes);
         if let Some(bar) = &self.bar {
             let text = format!("block {}: {name}{again}", block + 1);
@@ -112,11 +109,9 @@ impl Watch {
             look.decided,
             plural(gated, "gated metric is", "gated metrics are")
         ));
-        let needed: Vec<_> = verdicts
-            .iter()
-            .flat_map(|verdicts| verdicts.undecided(deciding.metric.as_deref()))
-            .map(|(_, metric)| metric.comparison.blocks_needed)
-            .collect();
+        let all = verdicts.iter();
+        let metrics = all.flat_map(|verdicts| verdicts.undecided(deciding.metric.as_deref()));
+        let needed = metrics.map(|(_, metric)| metric.comparison.blocks_needed);
         for (name, needed) in look.undecided.iter().zip(needed).take(MOST_NAMED) {
             let needed = needed.map_or_else(String::new, |needed| match needed {
                 needed if needed > WORTHWHILE_BLOCKS => {
@@ -133,31 +128,24 @@ impl Watch {
     }
 
     fn name(&self, image: &str, (suite, scenario): (&str, &str), axes: &Axes) -> String {
-        let image = if self.several_images {
-            format!("{image} ")
-        } else {
-            String::new()
-        };
-        let suite = if self.several_suites {
-            format!("{suite}/")
-        } else {
-            String::new()
-        };
-        format!("{image}{suite}{scenario} {axes}")
+        let mut name = format!("{scenario} {axes}");
+        if self.several_suites {
+            name = format!("{suite}/{name}");
+        }
+        if self.several_images {
+            name = format!("{image} {name}");
+        }
+        name
     }
 }
 
 impl Subscriber for Watch {
     fn tell(&mut self, progress: Progress<'_>) {
         match progress {
-            Progress::SessionStarted { session, totals } => {
-                self.started(session, totals);
-            }
+            Progress::SessionStarted { session, totals } => self.started(session, totals),
             Progress::RunStarted {
                 run, cell, attempt, ..
-            } => {
-                self.running(cell, attempt, run.block);
-            }
+            } => self.running(cell, attempt, run.block),
             Progress::RunEnded { record, totals } => self.ended(record, totals),
             Progress::Unfit { message } => self.printer.note(&format!(
                 "{message}; the session ends here: repeat it when nothing else uses the machine, or \

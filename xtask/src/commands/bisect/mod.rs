@@ -172,15 +172,9 @@ fn target(args: &BisectArgs, asked: &Asked) -> TargetArgs {
 }
 
 fn error_share(text: &str) -> Result<f64, String> {
-    share(text).and_then(|share| {
-        if share > 0.0 {
-            Ok(share)
-        } else {
-            Err(
-                "a search that is never wrong takes for ever; expected a share above 0, such as \
-                 0.05"
-                    .to_owned(),
-            )
-        }
-    })
+    const NEVER: &str =
+        "a search that is never wrong takes for ever; expected a share above 0, such as 0.05";
+    Some(share(text)?)
+        .filter(|share| *share > 0.0)
+        .ok_or(NEVER.to_owned())
 }

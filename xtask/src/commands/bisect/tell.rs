@@ -59,15 +59,8 @@ pub(super) fn answer(search: &Bisection, folder: &Path, printer: &Printer) -> Re
 }
 
 fn decisions(search: &Bisection) -> String {
-    let heads = [
-        "candidate",
-        "beside",
-        "side",
-        "change",
-        "interval",
-        "blocks",
-    ];
-    let mut rows = table(Format::Text, heads);
+    let heads = "candidate beside side change interval blocks";
+    let mut rows = table(Format::Text, heads.split(' '));
     for (number, decision) in search.decisions.iter().enumerate() {
         let name = |place: usize| search.candidates[place].name.clone();
         let side = match (number, decision.base, decision.is_bad) {
