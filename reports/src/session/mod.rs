@@ -1,5 +1,6 @@
 //! The report of one or more sessions.
 
+mod behind;
 pub(crate) mod cells;
 mod facts;
 pub mod html;
@@ -8,6 +9,7 @@ mod matrix;
 mod ranks;
 pub(crate) mod sections;
 pub mod text;
+mod topology;
 
 use std::path::{Path, PathBuf};
 
