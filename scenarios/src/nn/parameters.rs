@@ -209,7 +209,7 @@ impl Scope<'_> {
     fn is_of_stage(&mut self, name: &str) -> bool {
         let (last, begun) = &mut self.parameters.block;
         let block = block_of(name);
-        if let Some(block) = block.filter(|block| block != last) {
+        if let Some(block) = block.filter(|block| *block != last.as_str()) {
             block.clone_into(last);
             *begun += 1;
         }

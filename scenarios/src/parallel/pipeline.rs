@@ -71,7 +71,11 @@ impl Form {
 
     fn empty(&self, device: Device) -> Result<Tensor> {
         let options = (self.kind, device);
-        Ok(Tensor::f_empty_strided(&self.size, &self.strides, options)?)
+        Ok(Tensor::f_empty_strided(
+            self.size.as_slice(),
+            self.strides.as_slice(),
+            options,
+        )?)
     }
 
     /// The values of a tensor in this form, one after the other as they lie in memory.
@@ -314,7 +318,7 @@ mod tests {
             let header = form.to_header(Device::Cpu).unwrap();
             assert_eq!(Form::from_header(&header).unwrap(), form);
             let flat = form.flat(x).unwrap();
-            let y = flat.as_strided(&form.size, &form.strides, None);
+            let y = flat.as_strided(form.size.as_slice(), form.strides.as_slice(), None);
             assert_eq!(&y, x);
         }
         assert_eq!(Form::of(&last).unwrap().strides, last.stride());
