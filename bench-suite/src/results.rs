@@ -490,11 +490,15 @@ fn shown(mut started: Started) -> Started {
         ]
         .into_iter()
         .chain(&mut cuda.cudnn_version)
+        .chain(&mut cuda.nccl_version)
     });
     let rest = [&mut started.scenario_version, &mut started.libtorch_version];
     for text in cuda.chain(rest).chain(&mut started.allocator) {
         *text = printable(text).into_owned();
     }
+    let nccl = std::mem::take(&mut started.nccl).into_iter();
+    let nccl = nccl.map(|pair| [pair.0, pair.1].map(|text| printable(&text).into_owned()));
+    started.nccl = nccl.map(<(String, String)>::from).collect();
     started
 }
 

@@ -156,18 +156,21 @@ pub(crate) fn contradiction(
         if let Some(missing) = missing(values, told, asked) {
             return Some(missing);
         }
-        let (batch, accumulation) = (asked.variant.batch, asked.variant.accumulation);
+        let batch = f64::from(asked.variant.batch.get());
         let numbers = [
-            ("asked_batch", batch.get()),
-            ("asked_accumulation", accumulation.get()),
-            ("asked_steps", asked.steps.measured),
+            ("asked_batch", batch),
+            (
+                "asked_accumulation",
+                asked.variant.own_samples(asked.ranks) / batch,
+            ),
+            ("asked_steps", asked.steps.measured.into()),
         ];
         // Memory may run out before, which says what was asked about.
         let numbers = numbers
             .into_iter()
             .filter(|_| asked.task != Task::Allocation);
         all.entry("steps_count".to_owned()).or_insert(0.0);
-        all.extend(numbers.map(|(name, value)| (name.to_owned(), value.into())));
+        all.extend(numbers.map(|(name, value)| (name.to_owned(), value)));
     }
     let gpus = execution.monitor.gpus.iter();
     let busy =
@@ -392,6 +395,19 @@ pub(crate) fn leak_note(values: &Values) -> Option<String> {
         shown(growth),
         shown(bounds.0),
         shown(bounds.1),
+    ))
+}
+
+/// A sentence on iterations in two modes, of which no median stands for all.
+pub(crate) fn modes_note(values: &Values) -> Option<String> {
+    let of = |name: &str| values.get(name).copied();
+    let (slow, share) = of("iteration_upper_mode_seconds").zip(of("iteration_upper_mode_ratio"))?;
+    Some(format!(
+        "two modes: {:.0} % of the iterations take some {:.1} µs, the others some {:.1} µs: is \
+         another algorithm, link or clock at work in some?",
+        100.0 * share,
+        1e6 * slow,
+        1e6 * of("iteration_lower_mode_seconds")?,
     ))
 }
 
@@ -663,6 +679,34 @@ mod tests {
         // One that frees what the steps before kept, as a collection of cycles does.
         assert_eq!(grown(&|step| f64::from(step % 7) * mib, 64)[0], Some(0.0));
         assert_eq!(grown(&|step| f64::from(step), 9), [None; 3]);
+    }
+
+    #[test]
+    fn two_modes_of_iterations_are_named() {
+        let mut values = named(&[
+            ("iteration_lower_mode_seconds", 2.04e-5),
+            ("iteration_upper_mode_seconds", 4.5e-5),
+            ("iteration_upper_mode_ratio", 0.3),
+        ]);
+        let note = modes_note(&values).unwrap();
+        let words = "two modes: 30 % of the iterations take some 45.0 µs, the others some 20.4 µs";
+        assert!(note.starts_with(words), "{note}");
+        values.remove("iteration_upper_mode_ratio");
+        assert_eq!(modes_note(&values), None);
+    }
+
+    #[test]
+    fn the_ranks_of_a_pipeline_share_its_samples() {
+        let variant = r#"{"parallel":"pipeline","batch":3,"accumulation":4}"#;
+        let variant: protocol::Variant = serde_json::from_str(variant).unwrap();
+        let shares = [1, 2, 4, 8].map(|ranks| variant.own_samples(ranks));
+        assert_eq!(
+            shares.map(|share| share.to_bits()),
+            [12.0, 6.0, 3.0, 1.5].map(f64::to_bits)
+        );
+        let of_rank = named(&[("samples_count", 1.5)]);
+        let run = together(&vec![of_rank; 8]);
+        assert!((run["samples_count"] - 12.0).abs() < 1e-12);
     }
 
     #[test]

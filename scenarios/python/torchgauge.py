@@ -267,14 +267,12 @@ class _Gpu:
         settings = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF")
         if settings:
             self.facts["allocator_settings"] = settings
-        nccl = _try(lambda: torch.cuda.nccl.version())
-        if nccl:
-            self.facts["nccl"] = ".".join(map(str, nccl))
 
     @property
     def cuda(self):
         torch = self._torch
         found = torch.cuda.get_device_properties(self._index)
+        nccl = _try(lambda: torch.cuda.nccl.version())
         uuid = getattr(found, "uuid", None)
         return {
             "device_name": found.name,
@@ -288,6 +286,7 @@ class _Gpu:
             )
             or "",
             "cudnn_version": _cudnn(torch),
+            "nccl_version": ".".join(map(str, nccl)) if nccl else None,
         }
 
     def timer(self):
@@ -962,6 +961,11 @@ class Recorder:
                 "libtorch_version": version.split("+")[0],
                 "threads": torch.get_num_threads() if torch else os.cpu_count() or 1,
                 "cuda": self._device.cuda,
+                "nccl": {
+                    name: value
+                    for name, value in os.environ.items()
+                    if name.startswith("NCCL_") and self._device.cuda
+                },
             }
         )
         began = process_began()

@@ -7,7 +7,8 @@ by torch.compile.
 The models are the Python implementations that do the same mathematics with the fewest kernels:
 torchvision's ResNet-50, timm's ViT, transformers' BERT and Llama with scaled_dot_product_attention;
 the optimizers are PyTorch's fused ones. Several ranks, started by `ranks` of a suite or by torchrun,
-train one model by DistributedDataParallel or `fully_shard` (--parallel).
+train one model by DistributedDataParallel, `fully_shard` or the schedule 1F1B of
+torch.distributed.pipelining (--parallel).
 """
 
 import argparse
@@ -18,7 +19,9 @@ from torch import nn
 
 COMPILED = ("none", "default", "reduce-overhead", "max-autotune", "cudagraphs")
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "bf16")
-PARALLEL = ("none", "ddp", "sharded")
+PARALLEL = ("none", "ddp", "sharded", "pipeline")
+
+RANKS = (("RANK", "0"), ("WORLD_SIZE", "1"))
 
 # What `fully_shard` gathers at once, by the names of their classes.
 BLOCKS = ("Bottleneck", "Block", "BertLayer", "LlamaDecoderLayer")
@@ -189,6 +192,61 @@ def shard(model, precision):
     fully_shard(model, mp_policy=policy)
 
 
+class Stage(nn.Module):
+    """A rank's consecutive blocks of BERT or a ViT, with what lies before and after all of them."""
+
+    def __init__(self, model, rank, world):
+        super().__init__()
+        self.is_first, self.is_last = rank == 0, rank + 1 == world
+        is_bert = hasattr(model, "bert")
+        blocks = model.bert.encoder.layer if is_bert else model.blocks
+        begin, end = (one * len(blocks) // world for one in (rank, rank + 1))
+        self.blocks = blocks[begin:end]
+        self.tied = []
+        if self.is_first:
+            self.before = model.bert.embeddings if is_bert else Patches(model)
+        if self.is_last:
+            self.after = model.cls if is_bert else nn.Sequential(model.norm, Head(model))
+        if is_bert and (self.is_first or self.is_last):
+            self.tied = [model.bert.embeddings.word_embeddings.weight]
+
+    def forward(self, x):
+        if self.is_first:
+            x = self.before(x)
+        for block in self.blocks:
+            x = block(x)
+            # Older versions of transformers give a tuple.
+            x = x[0] if isinstance(x, tuple) else x
+        return self.after(x) if self.is_last else x
+
+    def add_up_tied(self, group):
+        """The embedding is the head too: each of the two ranks has a part of its gradient."""
+        if group is not None:
+            for weight in self.tied:
+                torch.distributed.all_reduce(weight.grad, group=group)
+
+
+class Patches(nn.Module):
+    def __init__(self, vit):
+        super().__init__()
+        self.patch_embed = vit.patch_embed
+        self.cls_token, self.pos_embed = vit.cls_token, vit.pos_embed
+
+    def forward(self, images):
+        x = self.patch_embed(images)
+        x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], 1)
+        return x + self.pos_embed
+
+
+class Head(nn.Module):
+    def __init__(self, vit):
+        super().__init__()
+        self.head = vit.head
+
+    def forward(self, x):
+        return self.head(x[:, 0])
+
+
 class Training:
     """One model with its optimizer and its data; `step` takes a step and gives its loss."""
 
@@ -216,11 +274,15 @@ class Training:
             adapt(self.model, variant["lora_rank"], variant.get("lora_targets") or "q+v")
         self.words = getattr(getattr(self.model, "config", None), "vocab_size", None)
         # Each rank has data of its own.
-        seed += 1000 * int(os.environ.get("RANK", "0"))
+        self.parallel = variant.get("parallel") or "none"
+        rank, world = (int(os.environ.get(name, usual)) for name, usual in RANKS)
+        if self.parallel == "pipeline" and world > 1:
+            self.model = Stage(self.model, rank, world)
+        else:
+            seed += 1000 * rank
         if is_last:
             self.model = self.model.to(memory_format=self.memory_format)
         self.model.to(self.device).train()
-        self.parallel = variant.get("parallel") or "none"
         if self.parallel == "ddp":
             self.model = nn.parallel.DistributedDataParallel(self.model)
         elif self.parallel == "sharded":
@@ -239,7 +301,32 @@ class Training:
         self.scaler = torch.amp.GradScaler(kind, enabled=precision == "amp-fp16")
         self.autocast = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(precision)
         self.loss_of = nn.CrossEntropyLoss()
+        self.schedule = None
+        if isinstance(self.model, Stage):
+            self.in_stages(rank, world)
         self.pool = [self.data(seed) for _ in range(min(variant["accumulation"], 2))]
+
+    def in_stages(self, rank, world):
+        from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+        # A group's making is every rank's.
+        self.ends = torch.distributed.new_group([0, world - 1])
+        stage = PipelineStage(self.model, rank, world, self.device)
+
+        def loss(scores, labels):
+            return self.loss_of(scores.flatten(0, -2).float(), labels.flatten())
+
+        self.schedule = Schedule1F1B(stage, self.variant["accumulation"], loss_fn=loss)
+
+    def step_in_stages(self):
+        accumulation, count = self.variant["accumulation"], len(self.pool)
+        parts = [self.pool[micro % count] for micro in range(accumulation)]
+        inputs, labels = (torch.cat(of) for of in zip(*parts))
+        given = (inputs,) if self.model.is_first else ()
+        losses = [] if self.model.is_last else None
+        self.schedule.step(*given, target=labels if self.model.is_last else None, losses=losses)
+        self.model.add_up_tied(self.ends)
+        return torch.stack(losses).mean().detach() if losses else None
 
     def data(self, seed):
         batch, generator = self.variant["batch"], torch.Generator().manual_seed(seed)
@@ -263,6 +350,11 @@ class Training:
         total, accumulation = None, self.variant["accumulation"]
         self.optimizer.zero_grad(set_to_none=True)
         fast = {"dtype": self.autocast or torch.bfloat16, "enabled": self.autocast is not None}
+        if self.schedule:
+            with torch.autocast(self.device.type, **fast):
+                total = self.step_in_stages()
+            self.optimizer.step()
+            return total
         for micro in range(accumulation):
             inputs, labels = self.pool[micro % len(self.pool)]
             # Gradients are exchanged once a step.
@@ -301,6 +393,9 @@ def main():
     parser.add_argument("--steps", type=int, help="end after so many; without, never")
     variant = vars(parser.parse_args())
     model, compiled, steps = (variant.pop(name) for name in ("model", "compile", "steps"))
+    is_staged = model.startswith(("bert", "vit"))
+    if variant["parallel"] == "pipeline" and not is_staged:
+        parser.error(f"{model} is not cut into stages here; use a bert or a vit")
     is_resnet = model == "resnet50"
     variant["memory_format"] = variant["memory_format"] or (
         "channels-last" if is_resnet else "contiguous"

@@ -1,10 +1,10 @@
 //! The device: whether it is there, what it is, and whether its allocator is set up as the
 //! variant says.
 
-use std::{env, fs, path::Path};
+use std::{collections::BTreeMap, env, fs, path::Path};
 
 use libtorch::{AttentionKernels, allocator::Settings, cuda};
-use protocol::{Allocator, AllocatorBackend, Attention, CudaFacts, Device, KernelCache};
+use protocol::{Allocator, AllocatorBackend, Attention, CudaFacts, Device, KernelCache, Nccl};
 
 use crate::Error;
 
@@ -130,6 +130,14 @@ pub fn effective_allocator(settings: &Settings) -> String {
         // Nothing that a variant could ask for.
         _ => format!("{settings:?}"),
     }
+}
+
+/// NCCL's variables in this environment, which it reads when ranks meet; none on the CPU.
+pub fn nccl_variables(device: Device) -> BTreeMap<String, String> {
+    let all = env::vars_os().filter(|_| device.is_cuda());
+    all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| name.starts_with(Nccl::PREFIX))
+        .collect()
 }
 
 /// Refuses settings that differ from those that the variant asks for.

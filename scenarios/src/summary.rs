@@ -26,16 +26,16 @@ pub struct Summary {
     /// Samples in one micro-batch; like all samples `None` where nothing is computed.
     #[serde(rename = "micro_batch_samples")]
     pub micro_batch: Option<u64>,
-    /// Samples in one optimizer step.
+    /// Samples in one optimizer step; of a rank of a pipeline an equal share of them.
     #[serde(rename = "effective_batch_samples")]
-    pub effective_batch: Option<u64>,
+    pub effective_batch: Option<f64>,
     /// Steps of the warm-up: at least those asked for, more where they took less than the
     /// seconds asked for.
     #[serde(rename = "warmup_steps_count")]
     pub warmup_steps: u32,
     /// Samples that the measured steps processed.
     #[serde(rename = "samples_count")]
-    pub samples: Option<u64>,
+    pub samples: Option<f64>,
     /// Wall time of the measured steps, from an idle device to an idle device.
     pub measured_seconds: f64,
     /// `samples / measured_seconds`; `None` for the tasks serving and idle.
@@ -119,7 +119,10 @@ pub struct Exchange {
     /// Share of a step that goes when nothing is exchanged: what of the exchange no computation
     /// hides, and what it takes of the GPU from those that it hides behind.
     #[serde(rename = "exposed_exchange_ratio")]
-    pub exposed_ratio: f64,
+    pub exposed_ratio: Option<f64>,
+    /// The same of a pipeline: the share of a step in which a rank waits for others.
+    #[serde(rename = "pipeline_idle_ratio")]
+    pub idle_ratio: Option<f64>,
 }
 
 /// What a collective takes, over all iterations of the measured steps.
@@ -132,6 +135,12 @@ pub struct Collective {
     pub bus_bandwidth_bytes_per_second: f64,
     pub iteration_p50_seconds: f64,
     pub iteration_p99_seconds: f64,
+    /// The median of the faster ones, where iterations are in two modes.
+    pub iteration_lower_mode_seconds: Option<f64>,
+    /// The median of the slower ones.
+    pub iteration_upper_mode_seconds: Option<f64>,
+    /// Their share.
+    pub iteration_upper_mode_ratio: Option<f64>,
 }
 
 /// Memory metrics. `None` is «cannot be known here», never 0.

@@ -122,11 +122,23 @@ catalogue! {
         "The time of an iteration that half of them are at or below, over all measured steps.")));
     ITERATION_P99 = explains(0.1, seconds("iteration_p99_seconds", "p99 iteration", MEASURED,
         "The time of an iteration that 99 % of them are at or below, over all measured steps."));
+    UPPER_MODE = seconds("iteration_upper_mode_seconds", "slow iteration", MEASURED,
+        "The median of the slower iterations, where iterations are in two modes: two groups, each of \
+         a twentieth of them at least, whose medians are at least 10 % and whose means at least five \
+         times their scatter apart.");
+    UPPER_MODE_SHARE = time("iteration_upper_mode_ratio", "slow iterations", Unit::Ratio, MEASURED,
+        "Their share.");
     EXPOSED_EXCHANGE = across(Across::Mean, explains(0.1, time("exposed_exchange_ratio",
         "exposed exchange", Unit::Ratio, MEASURED,
         "Share by which a step is shorter where ranks exchange no gradients, timed in as many steps \
          after the measured ones, at most 20: what of the exchange no computation hides, and what it \
-         takes from the one that hides it. Ranks that train one model only.")));
+         takes from the one that hides it. Ranks that train one model only, not in stages.")));
+    PIPELINE_IDLE = across(Across::Mean, explains(0.1, time("pipeline_idle_ratio", "bubble",
+        Unit::Ratio, MEASURED,
+        "Share of a step in which a rank of a pipeline waits for others, mean over the ranks: by how \
+         much a step is shorter where its stage computes as much and exchanges nothing, timed in as \
+         many steps after the measured ones, at most 20. Of n equal stages and m micro-batches \
+         (n − 1) / (m + n − 1) is the schedule's, the rest transfers and unequal stages.")));
     SENT_BYTES = across(Across::Mean, describes(bytes("step_sent_bytes", "sent a step",
         (window::MEASURED_STEPS, source::COUNTER),
         "Bytes that a rank must send at least in a step, of all that is exchanged. Ranks that train \

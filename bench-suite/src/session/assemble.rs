@@ -69,7 +69,8 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
     let shortage = failed.and_then(RankResults::shortage);
     let note = failed.and_then(|failed| memory_note(&failed.values, shortage.as_ref()));
     execution.notes.extend(note);
-    execution.warnings.extend(values::leak_note(&values));
+    let notes = [values::leak_note(&values), values::modes_note(&values)];
+    execution.warnings.extend(notes.into_iter().flatten());
     let reported = outcome.is_ok().then(|| reported(&results));
     if !cell.steps.snapshot.is_never() {
         let all = ranks.iter_mut().chain([&mut values]);

@@ -389,7 +389,7 @@ impl<'a> Expansion<'a> {
         let fits = |device: DeviceKind| {
             check(model, task, variant, device.any())?;
             let mut counts = self.scenario.ranks.counts().iter();
-            counts.try_for_each(|&ranks| variant.check_ranks(task, ranks))?;
+            counts.try_for_each(|&ranks| variant.check_ranks(model, task, ranks))?;
             check_steps(variant, &self.steps, self.time)
         };
         let Err(refusal) = fits(device) else {

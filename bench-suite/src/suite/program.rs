@@ -391,7 +391,7 @@ pub fn mount_of(text: &str, folder: &Path) -> Result<ProgramMount, &'static str>
 /// Whether an axis of ours sets variables alone, so that it works on any program.
 pub(super) fn is_environment(axis: &str) -> bool {
     let mut ours = Axis::ALL.iter();
-    ours.any(|known| known.name == axis && !known.variables.is_empty())
+    ours.any(|known| known.name == axis && known.is_environment())
 }
 
 /// The variables of the axes of ours that a program's variant chose.

@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use record::{Deciding, Gpu, ImageFacts, ImageParts, LookEnd, Machine, command_line};
+use record::{Deciding, Gpu, ImageFacts, ImageParts, LookEnd, Machine, Record, command_line};
 
 use super::topology;
 use crate::{
     document::{Block, Card, Fact},
-    model::SessionSummary,
-    words::format::{self, UNKNOWN, bytes, count},
+    model::{SessionSummary, View},
+    words::{
+        format::{self, UNKNOWN, bytes, count},
+        lists::unique,
+    },
 };
 
 /// All of a session: its notes, then how it was run, the machine, and the images.
-pub(crate) fn blocks(session: &SessionSummary) -> Vec<Block> {
+pub(crate) fn blocks(session: &SessionSummary, view: &View) -> Vec<Block> {
     let card = |title: &str, facts| Card {
         title: title.to_owned(),
         facts,
@@ -27,7 +30,7 @@ pub(crate) fn blocks(session: &SessionSummary) -> Vec<Block> {
     );
     cards.extend(session.images.iter().map(|of| Card {
         title: format!("Image {}", of.name),
-        facts: image(of),
+        facts: image(of, nccl(session, view, &of.name)),
         layers: of.layers.clone(),
     }));
     let matrices = session.hosts.values().filter_map(topology::matrix);
@@ -215,7 +218,28 @@ fn gpu(gpu: &Gpu) -> String {
     ])
 }
 
-fn image(image: &ImageFacts) -> Vec<Fact> {
+/// NCCL in an image and what was set for it, as its runs of several ranks say.
+fn nccl(session: &SessionSummary, view: &View, image: &str) -> Option<String> {
+    let is_own = |run: &&&Record| run.session == session.session && run.image == image;
+    let runs = view.runs.iter().flatten().filter(is_own);
+    let runs = runs.filter(|run| !run.ranks.is_empty());
+    let words = runs.filter_map(|run| {
+        let started = run.started.as_ref()?;
+        let version = started.cuda.as_ref()?.nccl_version.clone()?;
+        let set = started.nccl.iter();
+        let set = set.map(|(name, value)| format!("{name}={value}"));
+        Some(
+            std::iter::once(version)
+                .chain(set)
+                .collect::<Vec<_>>()
+                .join(" "),
+        )
+    });
+    let words = unique(words);
+    (!words.is_empty()).then(|| format::few(words, SHOWN, "; ", "and "))
+}
+
+fn image(image: &ImageFacts, nccl: Option<String>) -> Vec<Fact> {
     let or_not = |text: Option<String>| Some(text.unwrap_or_else(|| UNKNOWN.to_owned()));
     let libtorch = [image.libtorch_version.clone(), image.flavour.clone()];
     let parts = |list: fn(&ImageParts) -> &BTreeMap<String, String>| {
@@ -227,6 +251,7 @@ fn image(image: &ImageFacts) -> Vec<Fact> {
         ("ID", or_not(image.id.clone())),
         ("Lock", image.lock.as_ref().map(ToString::to_string)),
         ("libtorch", Some(join(libtorch.map(Some)))),
+        ("NCCL", nccl),
         ("Base", or_not(image.base.clone())),
         ("Size", or_not(size(image))),
         ("scenario binary", or_not(image.scenario_sha256.clone())),
@@ -276,10 +301,11 @@ mod tests {
                 packages,
                 ..ImageParts::default()
             };
-            let facts = image(&ImageFacts {
+            let facts = ImageFacts {
                 parts: Some(parts),
                 ..ImageFacts::default()
-            });
+            };
+            let facts = image(&facts, None);
             let (_, shown) = facts.into_iter().find(|fact| fact.0 == "Packages").unwrap();
             shown
         };

@@ -157,7 +157,7 @@ pub(crate) fn facts(view: &View) -> Vec<Block> {
     view.report
         .sessions
         .iter()
-        .flat_map(facts::blocks)
+        .flat_map(|session| facts::blocks(session, view))
         .collect()
 }
 

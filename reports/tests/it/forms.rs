@@ -153,6 +153,7 @@ fn every_compared_quantity_is_a_metric_of_a_cell() {
         "iteration_p50_seconds",
         "iteration_p99_seconds",
         "exposed_exchange_ratio",
+        "pipeline_idle_ratio",
         "data_wait_ratio",
         "loader_samples_per_second",
         "host_to_device_bytes_per_second",

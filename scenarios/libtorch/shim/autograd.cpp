@@ -8,8 +8,16 @@ using torchgauge::guarded;
 
 extern "C" {
 
-void torchgauge_backward(const at::Tensor* loss, Failure* failure) noexcept {
-  guarded(failure, [&] { torch::autograd::backward({*loss}); });
+// Without a gradient of what it begins at, that is a single value.
+void torchgauge_backward(
+    const at::Tensor* loss, const at::Tensor* gradient, Failure* failure) noexcept {
+  guarded(failure, [&] {
+    std::vector<at::Tensor> gradients;
+    if (gradient != nullptr) {
+      gradients.push_back(*gradient);
+    }
+    torch::autograd::backward({*loss}, gradients);
+  });
 }
 
 void torchgauge_inference_enter(c10::InferenceMode** guard, Failure* failure) noexcept {

@@ -218,6 +218,12 @@ void torchgauge_cuda_facts(int32_t index, CudaFacts* facts, Failure* failure) no
     facts->driver_version = version("cudaDriverGetVersion");
     const auto& hooks = at::detail::getCUDAHooks();
     facts->cudnn_version = hooks.hasCuDNN() ? static_cast<int64_t>(hooks.versionCuDNN()) : -1;
+    // By its name: libtorch may be built without NCCL.
+    void* nccl = dlsym(RTLD_DEFAULT, "ncclGetVersion");
+    facts->nccl_version = 0;
+    if (nccl != nullptr) {
+      reinterpret_cast<int (*)(int*)>(nccl)(&facts->nccl_version);
+    }
   });
 }
 

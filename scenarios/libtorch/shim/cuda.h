@@ -30,6 +30,8 @@ struct CudaFacts {
   int32_t driver_version;
   // Negative where there is no cuDNN.
   int64_t cudnn_version;
+  // 0 where there is no NCCL.
+  int32_t nccl_version;
 };
 
 struct DeviceStats {

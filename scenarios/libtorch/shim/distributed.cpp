@@ -106,18 +106,43 @@ std::shared_ptr<Reducer> make_reducer(
   }
 }
 
+// As Python's collectives with `async_op=False`: where a version knows it, NCCL then works on the
+// stream that waits, without a way to another stream and back.
+template <typename Options>
+auto wait_at_once(Options& options, int) -> decltype(options.asyncOp, void()) {
+  options.asyncOp = false;
+}
+template <typename Options>
+void wait_at_once(Options&, long) {}
+
+template <typename Options>
+Options options_of(bool is_waited_for) {
+  Options options;
+  if (is_waited_for) {
+    wait_at_once(options, 0);
+  }
+  return options;
+}
+
 intrusive_ptr<c10d::Work> start(
-    c10d::ProcessGroup& group, int32_t kind, at::Tensor output, at::Tensor input, int peer) {
+    c10d::ProcessGroup& group,
+    int32_t kind,
+    at::Tensor output,
+    at::Tensor input,
+    int peer,
+    bool is_waited_for) {
   std::vector<at::Tensor> one{output};
   switch (kind) {
     case kAllReduce:
-      return group.allreduce(one);
+      return group.allreduce(one, options_of<c10d::AllreduceOptions>(is_waited_for));
     case kAllGather:
-      return group._allgather_base(output, input);
+      return group._allgather_base(
+          output, input, options_of<c10d::AllgatherOptions>(is_waited_for));
     case kReduceScatter:
-      return group._reduce_scatter_base(output, input);
+      return group._reduce_scatter_base(
+          output, input, options_of<c10d::ReduceScatterOptions>(is_waited_for));
     case kBroadcast: {
-      c10d::BroadcastOptions options;
+      auto options = options_of<c10d::BroadcastOptions>(is_waited_for);
       options.rootRank = peer;
       return group.broadcast(one, options);
     }
@@ -203,19 +228,22 @@ void torchgauge_group_new(
   });
 }
 
-// Writes to `output`, out of `input` where that is another tensor. Returns before it is done.
+// Writes to `output`, out of `input` where that is another tensor. Returns before it is done, also
+// where the caller waits for it at once.
 void torchgauge_collective(
     ProcessGroup* group,
     int32_t kind,
     const at::Tensor* output,
     const at::Tensor* input,
     int32_t peer,
+    bool is_waited_for,
     CollectiveWork** work,
     Failure* failure) noexcept {
   guarded(failure, [&] {
     const at::NoGradGuard no_grad;
     const at::Tensor other = input == nullptr ? at::Tensor() : *input;
-    *work = new CollectiveWork{start(*group->group, kind, *output, other, peer)};
+    *work =
+        new CollectiveWork{start(*group->group, kind, *output, other, peer, is_waited_for)};
   });
 }
 

@@ -8,7 +8,7 @@ use crate::{
     Result,
     error::call,
     ffi,
-    tensors::{pointers, take},
+    tensors::{optional, pointers, take},
 };
 
 /// Does the work in inference mode, as `torch.inference_mode()`: its tensors have neither a graph
@@ -35,8 +35,14 @@ impl Drop for Inference {
 
 /// Adds the gradients of `loss`, a single value, to the `grad` of every leaf it depends on.
 pub fn backward(loss: &Tensor) -> Result<()> {
-    // SAFETY: the tensor is alive for the call, `failure` is valid.
-    call(|failure| unsafe { ffi::torchgauge_backward(loss.as_ptr(), failure) })
+    backward_from(loss, None)
+}
+
+/// As [`backward`], from a tensor whose own gradient is known.
+pub fn backward_from(output: &Tensor, gradient: Option<&Tensor>) -> Result<()> {
+    let gradient = optional(gradient);
+    // SAFETY: the tensors are alive for the call, `failure` is valid.
+    call(|failure| unsafe { ffi::torchgauge_backward(output.as_ptr(), gradient, failure) })
 }
 
 /// Sets the gradients to none, as Python's `zero_grad(set_to_none=True)`: their memory is

@@ -115,6 +115,16 @@ impl ProcessGroup {
         output: &Tensor,
         input: Option<&Tensor>,
     ) -> Result<Work> {
+        self.begin(collective, output, input, false)
+    }
+
+    fn begin(
+        self,
+        collective: Collective,
+        output: &Tensor,
+        input: Option<&Tensor>,
+        is_waited_for: bool,
+    ) -> Result<Work> {
         let (kind, peer) = match collective {
             Collective::AllReduce => (0, 0),
             Collective::AllGather => (1, 0),
@@ -134,6 +144,7 @@ impl ProcessGroup {
                 output.as_ptr(),
                 optional(input),
                 peer,
+                is_waited_for,
                 &raw mut work,
                 failure,
             );
@@ -148,7 +159,7 @@ impl ProcessGroup {
         output: &Tensor,
         input: Option<&Tensor>,
     ) -> Result<()> {
-        self.start(collective, output, input)?.wait()
+        self.begin(collective, output, input, true)?.wait()
     }
 
     /// Gives all ranks rank 0's values of these tensors, in place.

@@ -48,6 +48,7 @@ pub(crate) struct CudaFacts {
     pub(crate) runtime_version: i32,
     pub(crate) driver_version: i32,
     pub(crate) cudnn_version: i64,
+    pub(crate) nccl_version: i32,
 }
 
 #[repr(C)]
@@ -188,7 +189,11 @@ unsafe extern "C" {
 
     pub(crate) fn torchgauge_inference_enter(guard: *mut *mut Inference, failure: *mut Failure);
     pub(crate) fn torchgauge_inference_leave(guard: *mut Inference);
-    pub(crate) fn torchgauge_backward(loss: *const C_tensor, failure: *mut Failure);
+    pub(crate) fn torchgauge_backward(
+        loss: *const C_tensor,
+        gradient: *const C_tensor,
+        failure: *mut Failure,
+    );
     pub(crate) fn torchgauge_zero_grad(
         tensors: *const *const C_tensor,
         n: usize,
@@ -226,6 +231,7 @@ unsafe extern "C" {
         output: *const C_tensor,
         input: *const C_tensor,
         peer: i32,
+        is_waited_for: bool,
         work: *mut *mut CollectiveWork,
         failure: *mut Failure,
     );

@@ -117,7 +117,9 @@ pub struct Axis {
     pub(crate) is_of_allocator: bool,
     /// Environment variables that belong to it: no image and no shell of the user's sets them.
     pub variables: &'static [&'static str],
-    /// Their value for a run; `None` where they are not set, or where the executor knows it.
+    /// What the names of others begin with that it sets, each to a value of its own; empty for none.
+    pub prefix: &'static str,
+    /// The value of `variables` for a run; `None` where they are not set, or where the executor knows it.
     pub(crate) value: fn(&Variant, Device) -> Option<String>,
     /// Why a choice means nothing, and what would be accepted.
     pub(crate) rule: fn(&Combination<'_>) -> Result<(), String>,
@@ -160,9 +162,15 @@ impl Axis {
             needs: &[],
             is_of_allocator: false,
             variables: &[],
+            prefix: "",
             value: |_, _| None,
             rule: |_| Ok(()),
         }
+    }
+
+    /// Whether it is carried out by the environment alone, and so works on any program.
+    pub fn is_environment(&self) -> bool {
+        !self.variables.is_empty() || !self.prefix.is_empty()
     }
 
     /// All axes in the order in which they are named.

@@ -187,6 +187,9 @@ pub struct Started {
     pub cuda: Option<CudaFacts>,
     /// The allocator's settings as libtorch says that it uses them; on a GPU only.
     pub allocator: Option<String>,
+    /// NCCL's variables in the environment; on a GPU only.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nccl: BTreeMap<String, String>,
 }
 
 /// The GPU and its libraries, as the workload sees them.
@@ -208,6 +211,9 @@ pub struct CudaFacts {
     pub driver_cuda_version: String,
     /// cuDNN, such as `9.19.0`; `None` where it is not there.
     pub cudnn_version: Option<String>,
+    /// NCCL, such as `2.28.9`; `None` where it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nccl_version: Option<String>,
 }
 
 /// One measured step.

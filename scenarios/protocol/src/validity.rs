@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Arrivals, Axis, Device, Execution, InputKind, LengthRange, Model, Steps, Task, Trace, Variant,
-    arrivals::least_search, axis::Need, variant::refuse_if,
+    Arrivals, Axis, Device, Execution, InputKind, LengthRange, Model, Nccl, Steps, Task, Trace,
+    Variant, arrivals::least_search, axis::Need, variant::refuse_if,
 };
 
 /// A combination of model, task, device and axes that means nothing.
@@ -182,7 +182,11 @@ impl Combination<'_> {
         }
         let is_of_task = match self.task {
             Task::Allocation => axis.is_of_allocator || axis.needs.contains(&Need::Allocation),
-            Task::Collectives => axis.always || axis.needs.contains(&Need::Collectives),
+            Task::Collectives => {
+                axis.always
+                    || axis.prefix == Nccl::PREFIX
+                    || axis.needs.contains(&Need::Collectives)
+            }
             task => task.computes(),
         };
         if !is_of_task {
@@ -369,6 +373,45 @@ mod tests {
         let all = r#"{"offload":"both","activations":"int8","optimizer_state":"int8","optimizer":"adamw"}"#;
         let all = serde_json::from_str(all).unwrap();
         assert_eq!(super::check(Model::BertTiny, train, &all, gpu), Ok(()));
+    }
+
+    #[test]
+    fn stages_and_nccl_mean_something_where_ranks_exchange() {
+        let (cpu, gpu, train) = (Device::Cpu, Device::Cuda(0), Task::Training);
+        for (device, variant, axis) in [
+            (cpu, r#"{"nccl":"ALGO:Ring","parallel":"ddp"}"#, "nccl"),
+            (gpu, r#"{"nccl":"ALGO:Ring"}"#, "nccl"),
+            (
+                gpu,
+                r#"{"parallel":"pipeline","precision":"amp-fp16"}"#,
+                "parallel",
+            ),
+            (
+                cpu,
+                r#"{"parallel":"pipeline","loader_workers":1}"#,
+                "parallel",
+            ),
+            (
+                cpu,
+                r#"{"parallel":"pipeline","activations":"bf16"}"#,
+                "parallel",
+            ),
+            (
+                cpu,
+                r#"{"parallel":"pipeline","retain":"outputs"}"#,
+                "parallel",
+            ),
+        ] {
+            check_refused(Model::BertTiny, train, device, variant, axis);
+        }
+        let both = r#"{"parallel":"pipeline","accumulation":4,"checkpointing":"blocks"}"#;
+        let both = serde_json::from_str(both).unwrap();
+        assert_eq!(super::check(Model::BertTiny, train, &both, cpu), Ok(()));
+        let of_nccl: Variant = serde_json::from_str(r#"{"nccl":{"ALGO":"Ring"}}"#).unwrap();
+        let checked = super::check(Model::None, Task::Collectives, &of_nccl, gpu);
+        assert_eq!(checked, Ok(()));
+        let set = of_nccl.environment(gpu);
+        assert_eq!(set["NCCL_ALGO"], "Ring");
     }
 
     #[test]

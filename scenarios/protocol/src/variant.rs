@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Allocator, Arrivals, Axes, Axis, Count, Device, InputKind, LengthRange, LoraTargets, Positive,
-    Refusal, Task,
+    Allocator, Arrivals, Axes, Axis, Count, Device, InputKind, LengthRange, LoraTargets, Model,
+    Nccl, Positive, Refusal, Task,
     axis::{Need, axes},
     text::text_form,
     validity::Combination,
@@ -199,6 +199,19 @@ axes! {
             asked.variant.allocations == Some(Allocations::Alternating)
                 && asked.variant.allocation_mib.is_some(),
             || "alternating tensors have two sizes; drop allocation_mib".to_owned(),
+        ),
+    },
+    /// Settings of NCCL's for a run, which go into its environment.
+    #[serde(skip_serializing_if = "Nccl::is_empty")]
+    nccl: Nccl {
+        label: "{value}",
+        needs: &[Need::Cuda],
+        prefix: Nccl::PREFIX,
+        rule: |asked| refuse_if(
+            asked.variant.parallel.is_none()
+                && !asked.variant.nccl.is_empty()
+                && asked.task != Task::Collectives,
+            || "nothing goes through NCCL here; give parallel, or use the task collectives".to_owned(),
         ),
     },
     /// How the ranks of a run train one model; each on its own unless said otherwise.
@@ -629,6 +642,18 @@ fn parallel(asked: &Combination<'_>) -> Result<(), String> {
             "a loss scaler has to see all shards; use amp-bf16 with sharded".to_owned()
         })?;
     }
+    if parallel == Parallel::Pipeline {
+        others.extend([
+            ("loader_workers", "a stage but the first reads no data"),
+            ("activations", "micro-batches are kept beside each other"),
+            ("retain", "no rank has both the scores and the loss's graph"),
+            ("lora_rank", "adapters are in no stage's parameters"),
+        ]);
+        let is_scaled = asked.variant.precision == Precision::AmpFp16;
+        refuse_if(is_scaled, || {
+            "a loss scaler has to see all stages; use amp-bf16 with pipeline".to_owned()
+        })?;
+    }
     let chosen = |(axis, _): &(&str, &str)| asked.is_chosen(axis);
     match others.into_iter().find(chosen) {
         Some((axis, why)) if !parallel.is_none() => Err(format!(
@@ -928,6 +953,9 @@ pub enum Parallel {
     /// Each has a part of every block's parameters, gradients and optimizer state, and gathers a block
     /// before its use, as `fully_shard` does.
     Sharded,
+    /// Each has consecutive blocks, a stage, through which the `accumulation` micro-batches of a step
+    /// pass one after the other, by the schedule 1F1B.
+    Pipeline,
 }
 
 impl Parallel {
@@ -1028,14 +1056,14 @@ impl Variant {
 
     /// The environment variables that the choices set for a run.
     pub fn environment(&self, device: Device) -> BTreeMap<String, String> {
-        Axis::ALL
+        let of_axes = Axis::ALL
             .iter()
             .filter_map(|axis| Some((axis, (axis.value)(self, device)?)))
             .flat_map(|(axis, value)| {
                 let variables = axis.variables.iter();
                 variables.map(move |variable| ((*variable).to_owned(), value.clone()))
-            })
-            .collect()
+            });
+        of_axes.chain(self.nccl.variables()).collect()
     }
 
     /// Tokens that generation makes after the prompt.
@@ -1078,7 +1106,7 @@ impl Variant {
 
     /// Refuses what means nothing with so many ranks. One rank trains alone, whatever `parallel`
     /// says: what several are compared with.
-    pub fn check_ranks(&self, task: Task, ranks: u32) -> Result<(), Refusal> {
+    pub fn check_ranks(&self, model: Model, task: Task, ranks: u32) -> Result<(), Refusal> {
         let refusal = |axis, reason: &str| {
             Err(Refusal {
                 axis,
@@ -1093,6 +1121,14 @@ impl Variant {
             Task::Collectives if is_pairwise && !ranks.is_multiple_of(2) => {
                 refusal("collective", "send needs an even number of ranks")
             }
+            Task::Training if self.parallel == Parallel::Pipeline && ranks > model.blocks() => {
+                let blocks = model.blocks();
+                let reason = format!(
+                    "a stage has a block at least, and {model} has {blocks}; use ranks of at most \
+                     {blocks}"
+                );
+                refusal("parallel", &reason)
+            }
             _ => Ok(()),
         }
     }
@@ -1100,6 +1136,16 @@ impl Variant {
     /// Samples that one optimizer step sees.
     pub fn effective_batch(&self) -> u64 {
         u64::from(self.batch.get()) * u64::from(self.accumulation.get())
+    }
+
+    /// Those of them that one of so many ranks counts: of a pipeline, whose ranks see the same ones,
+    /// an equal share.
+    pub fn own_samples(&self, ranks: u32) -> f64 {
+        let sharing = match self.parallel {
+            Parallel::Pipeline => ranks.max(1),
+            _ => 1,
+        };
+        self.effective_batch() as f64 / f64::from(sharing)
     }
 }
 
@@ -1172,6 +1218,13 @@ mod tests {
     fn ranks_are_as_many_as_a_choice_means_something_with() {
         for (task, json, ranks, axis) in [
             (Task::Training, r#"{"parallel":"ddp"}"#, 1, None),
+            (Task::Training, r#"{"parallel":"pipeline"}"#, 2, None),
+            (
+                Task::Training,
+                r#"{"parallel":"pipeline"}"#,
+                3,
+                Some("parallel"),
+            ),
             (Task::Collectives, "{}", 1, Some("collective")),
             (
                 Task::Collectives,
@@ -1182,7 +1235,7 @@ mod tests {
             (Task::Collectives, r#"{"collective":"send"}"#, 4, None),
         ] {
             let variant: Variant = serde_json::from_str(json).unwrap();
-            let refused = variant.check_ranks(task, ranks).err();
+            let refused = variant.check_ranks(Model::BertTiny, task, ranks).err();
             assert_eq!(refused.map(|refusal| refusal.axis), axis, "{json} {ranks}");
         }
     }

@@ -206,7 +206,7 @@ class Hook(unittest.TestCase):
         self.assertEqual((cuda["uuid"], cuda["capability"]), ("GPU-f-1", "9.0"))
         self.assertEqual(cuda["cudnn_version"], "9.19.0")
         facts = run.facts()
-        self.assertEqual((facts["device"], facts["nccl"]), ("cuda:1", "2.27.3"))
+        self.assertEqual((facts["device"], cuda["nccl_version"]), ("cuda:1", "2.27.3"))
 
     def test_gradients_of_the_first_warm_up_steps_have_a_digest_where_they_repeat(self):
         program = """

@@ -103,11 +103,11 @@ impl Bert {
 
         let mut bert = scope.at("bert");
         let mut embeddings = bert.at("embeddings");
-        let mut table =
-            |name, rows, padding| Embedding::new(embeddings.at(name), (rows, width), STD, padding);
-        let words = table("word_embeddings", size.words, Some(PADDING))?;
-        let positions = table("position_embeddings", size.positions, None)?;
-        let segments = table("token_type_embeddings", SEGMENTS, None)?;
+        let words = embeddings.at("word_embeddings").tied(true);
+        let words = Embedding::new(words, (size.words, width), STD, Some(PADDING))?;
+        let mut table = |name, rows| Embedding::new(embeddings.at(name), (rows, width), STD, None);
+        let positions = table("position_embeddings", size.positions)?;
+        let segments = table("token_type_embeddings", SEGMENTS)?;
         let embedding_norm = layer_norm(embeddings.at("LayerNorm"), width)?;
         let embeddings = embeddings.module();
 
@@ -167,8 +167,14 @@ fn layer_norm(scope: Scope<'_>, width: i64) -> Result<LayerNorm> {
 impl Network for Bert {
     /// `[batch, length]` token numbers to `[batch, length, words]`.
     fn forward(&self, tokens: &Tensor, pass: Pass) -> Result<Tensor> {
-        let mut x = self.embed(tokens, pass.training)?;
+        let mut x = tokens.shallow_clone();
+        if pass.is_first() {
+            x = self.embed(tokens, pass.training)?;
+        }
         x = self.layers.forward(x, &[], pass)?;
+        if !pass.is_last() {
+            return Ok(x);
+        }
         x = self.transform.forward(&x)?;
         x = x.f_gelu("none")?;
         x = self.transform_norm.forward(&x)?;

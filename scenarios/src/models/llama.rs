@@ -170,7 +170,8 @@ impl Llama {
         let frequencies = frequencies.f_to_device(scope.device())?;
         let (words, width) = (size.words, size.width);
         let mut model = scope.at("model");
-        let embedding = Embedding::new(model.at("embed_tokens"), (words, width), STD, None)?;
+        let embedding = model.at("embed_tokens").tied(size.tied);
+        let embedding = Embedding::new(embedding, (words, width), STD, None)?;
         let layers = {
             let mut layers = model.at("layers");
             (0..size.layers)
@@ -220,12 +221,19 @@ fn linear(scope: Scope<'_>, form: (i64, i64)) -> Result<Linear> {
 impl Network for Llama {
     /// `[batch, length]` token numbers to `[batch, length, words]`.
     fn forward(&self, tokens: &Tensor, pass: Pass) -> Result<Tensor> {
-        let embedded = self.embedding.forward(tokens)?;
+        let embedded = if pass.is_first() {
+            self.embedding.forward(tokens)?
+        } else {
+            tokens.shallow_clone()
+        };
         let options = (Kind::Int64, tokens.device());
-        let positions = Tensor::f_arange(tokens.size2()?.1, options)?.f_unsqueeze(0)?;
+        let positions = Tensor::f_arange(tokens.size()[1], options)?.f_unsqueeze(0)?;
         let angles = self.angles(&positions, embedded.f_kind()?)?;
         let mut x = embedded.shallow_clone();
         x = self.layers.forward(x, &angles, pass)?;
+        if !pass.is_last() {
+            return Ok(x);
+        }
         x = self.norm.forward(&x)?;
         drop(embedded);
         self.decode(&x)

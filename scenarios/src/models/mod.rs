@@ -14,11 +14,12 @@ use protocol::{InputKind, LoraTargets, Model, Positive, Task, Variant};
 use tch::Tensor;
 
 pub use self::key_values::KeyValues;
-use crate::nn::{Parameters, Pass, Placement, Scope};
+use crate::nn::{Parameters, Pass, Placement, Scope, Stage};
 
 /// A model that reads a batch and can be trained on labels.
 pub trait Network: std::fmt::Debug {
-    /// What the model makes of the input: scores, one row for each thing to be classified.
+    /// What the model makes of the input: scores, one row for each thing to be classified. Of a stage
+    /// what its blocks make of what those before made.
     fn forward(&self, input: &Tensor, pass: Pass) -> Result<Tensor>;
 
     /// The mean loss of the scores, a scalar. Takes the scores, so that nobody holds them
@@ -97,7 +98,12 @@ fn architecture(model: Model) -> Option<Architecture> {
 
 /// Makes the model with parameters that begin as the reference's do.
 pub fn build(model: Model, placement: Placement) -> Result<Built> {
-    let mut parameters = Parameters::new(placement);
+    build_stage(model, placement, None)
+}
+
+/// As [`build`], with memory for the parameters of a stage alone.
+pub fn build_stage(model: Model, placement: Placement, stage: Option<Stage>) -> Result<Built> {
+    let mut parameters = Parameters::of_stage(placement, stage);
     let scope = parameters.root();
     let network: Box<dyn Network> = match architecture(model) {
         Some(Architecture::Resnet(size)) => Box::new(resnet::Resnet::new(scope, &size)?),

@@ -142,11 +142,17 @@ impl Network for Resnet {
             let _untracked = tch::no_grad_guard();
             let _ = self.batches_tracked.shallow_clone().f_add_scalar_(1)?;
         }
-        let mut x = self.conv1.forward(input)?;
-        x = self.bn1.forward(&x, pass.training)?;
-        let _ = x.f_relu_()?;
-        x = x.f_max_pool2d(3, 2, 1, 1, false)?;
+        let mut x = input.shallow_clone();
+        if pass.is_first() {
+            x = self.conv1.forward(input)?;
+            x = self.bn1.forward(&x, pass.training)?;
+            let _ = x.f_relu_()?;
+            x = x.f_max_pool2d(3, 2, 1, 1, false)?;
+        }
         x = self.blocks.forward(x, &[], pass)?;
+        if !pass.is_last() {
+            return Ok(x);
+        }
         x = x.f_adaptive_avg_pool2d([1, 1])?;
         x = x.f_flatten(1, -1)?;
         self.fc.forward(&x)

@@ -129,8 +129,14 @@ fn linear(scope: Scope<'_>, form: (i64, i64)) -> Result<Linear> {
 impl Network for Vit {
     /// `[batch, 3, height, width]` to `[batch, classes]`.
     fn forward(&self, images: &Tensor, pass: Pass) -> Result<Tensor> {
-        let mut x = self.embed(images)?;
+        let mut x = images.shallow_clone();
+        if pass.is_first() {
+            x = self.embed(images)?;
+        }
         x = self.blocks.forward(x, &[], pass)?;
+        if !pass.is_last() {
+            return Ok(x);
+        }
         x = self.norm.forward(&x)?;
         x = x.f_select(1, 0)?;
         self.head.forward(&x)

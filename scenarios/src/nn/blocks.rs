@@ -6,6 +6,8 @@ use libtorch::{Result, checkpoint, keep};
 use protocol::Checkpointing;
 use tch::Tensor;
 
+use super::Stage;
+
 /// How one pass through a model is to be done.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Pass<'a> {
@@ -15,12 +17,26 @@ pub struct Pass<'a> {
     pub checkpointing: Checkpointing,
     /// What brings the blocks' parameters, where they are not always there.
     pub gate: Option<&'a dyn Gate>,
+    /// The part of the model that is computed, where that is not all of it.
+    pub stage: Option<Stage>,
+}
+
+impl Pass<'_> {
+    /// Whether it begins with the model's input, and not with what the blocks before made of it.
+    pub fn is_first(&self) -> bool {
+        self.stage.is_none_or(Stage::is_first)
+    }
+
+    /// Whether it ends with the model's scores, and not with what goes to the blocks after.
+    pub fn is_last(&self) -> bool {
+        self.stage.is_none_or(Stage::is_last)
+    }
 }
 
 /// Brings the parameters of blocks when they are used, in forward and in backward.
 pub trait Gate: std::fmt::Debug {
-    /// Block `block` is about to read `x`.
-    fn before(&self, block: usize, x: &Tensor) -> Result<()>;
+    /// Block `block` is about to read `x`, in this form.
+    fn before(&self, block: usize, x: Tensor) -> Result<Tensor>;
     /// It has gone forward.
     fn after(&self, block: usize) -> Result<()>;
     /// All have, and `x` is what came of it.
@@ -60,16 +76,20 @@ impl<B: Block> Blocks<B> {
         lock(&self.0[index])
     }
 
-    /// Applies them in order. With checkpointing, each group of blocks keeps its inputs
+    /// Applies those of the pass in order. With checkpointing, each group of blocks keeps its inputs
     /// alone and is computed again in backward.
     pub fn forward(&self, mut x: Tensor, beside: &[Tensor], pass: Pass) -> Result<Tensor> {
+        let all = match pass.stage {
+            Some(stage) => &self.0[stage.blocks()],
+            None => &self.0,
+        };
         let group = match pass.checkpointing {
             Checkpointing::None => {
-                for (index, block) in self.0.iter().enumerate() {
+                for (index, block) in all.iter().enumerate() {
                     if let Some(gate) = pass.gate {
-                        gate.before(index, &x)?;
+                        x = gate.before(index, x)?;
                     }
-                    let _kept = keep::block(index + 1 == self.0.len())?;
+                    let _kept = keep::block(index + 1 == all.len())?;
                     x = lock(block).forward(x, beside, pass.training)?;
                     if let Some(gate) = pass.gate {
                         gate.after(index)?;
@@ -83,7 +103,7 @@ impl<B: Block> Blocks<B> {
             Checkpointing::Blocks => 1,
             Checkpointing::Every(k) => k as usize,
         };
-        let groups = self.0.chunks(group);
+        let groups = all.chunks(group);
         let last = groups.len() - 1;
         for (index, blocks) in groups.enumerate() {
             let _kept = keep::block(index == last)?;

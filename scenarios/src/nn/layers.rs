@@ -160,6 +160,8 @@ impl Embedding {
         let weight = scope.parameter("weight", &[rows, width], Init::Normal { std })?;
         if let Some(row) = padding
             && scope.fills()
+            // Of another stage it has no memory.
+            && !weight.data_ptr().is_null()
         {
             let _untracked = tch::no_grad_guard();
             let _ = weight.f_select(0, row)?.f_zero_()?;

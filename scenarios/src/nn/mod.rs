@@ -4,11 +4,13 @@ mod blocks;
 mod init;
 mod layers;
 mod parameters;
+mod stage;
 
 pub use blocks::{Block, Blocks, Gate, Pass};
 pub use init::Init;
 pub use layers::{BatchNorm2d, Conv2d, ConvForm, Embedding, LayerNorm, Linear, RmsNorm};
 pub use parameters::{Module, Parameters, Placement, Scope, bytes, in_format};
+pub use stage::{Stage, block_of};
 
 /// libtorch has one random generator for the whole process, so tests that draw from it take turns.
 #[cfg(test)]

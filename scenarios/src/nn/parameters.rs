@@ -4,11 +4,12 @@
 use libtorch::{
     Result,
     attribution::{self, Entered},
+    distributed::resize_storage,
 };
 use protocol::MemoryFormat;
 use tch::{Device, Kind, Tensor};
 
-use super::Init;
+use super::{Init, Stage, block_of};
 
 /// Where and how parameters are made.
 #[derive(Debug, Clone, Copy)]
@@ -44,12 +45,29 @@ pub struct Parameters {
     frozen: Vec<(String, Tensor)>,
     buffers: Vec<(String, Tensor)>,
     modules: Vec<String>,
+    /// What is kept of the model, where that is not all of it.
+    stage: Option<Stage>,
+    /// Values that are trained elsewhere.
+    elsewhere: u64,
+    /// The block that the last parameter was of, and how many there were.
+    block: (String, usize),
+    /// What the first and the last stage both have.
+    tied: Vec<Tensor>,
 }
 
 impl Parameters {
     pub fn new(placement: Placement) -> Self {
+        Self::of_stage(placement, None)
+    }
+
+    /// Those of a stage, or of the whole model.
+    pub fn of_stage(placement: Placement, stage: Option<Stage>) -> Self {
         Self {
             placement,
+            stage,
+            elsewhere: 0,
+            block: (String::new(), 0),
+            tied: Vec::new(),
             trained: Vec::new(),
             frozen: Vec::new(),
             buffers: Vec::new(),
@@ -66,7 +84,18 @@ impl Parameters {
         Scope {
             parameters: self,
             prefix: String::new(),
+            is_tied: false,
         }
+    }
+
+    pub fn stage(&self) -> Option<Stage> {
+        self.stage
+    }
+
+    /// What the last stage has of the first one's, whose gradients are theirs together; none
+    /// anywhere else.
+    pub fn tied(&self) -> &[Tensor] {
+        &self.tied
     }
 
     /// Trained tensors with their names, in the order in which the reference lists them.
@@ -103,12 +132,10 @@ impl Parameters {
         &self.modules
     }
 
-    /// How many values are trained.
+    /// How many values of the model are trained, here or by another stage.
     pub fn count(&self) -> u64 {
-        self.trained
-            .iter()
-            .map(|(_, tensor)| elements(tensor))
-            .sum()
+        let here = self.trained.iter().map(|(_, tensor)| elements(tensor));
+        here.sum::<u64>() + self.elsewhere
     }
 
     /// Bytes of the trained and the frozen tensors.
@@ -131,6 +158,7 @@ pub fn bytes(tensor: &Tensor) -> u64 {
 pub struct Scope<'a> {
     parameters: &'a mut Parameters,
     prefix: String,
+    is_tied: bool,
 }
 
 impl Scope<'_> {
@@ -139,7 +167,13 @@ impl Scope<'_> {
         Scope {
             prefix: format!("{}{name}.", self.prefix),
             parameters: self.parameters,
+            is_tied: self.is_tied,
         }
+    }
+
+    /// What is made here is read at the end of the model too, where it is tied.
+    pub fn tied(self, is_tied: bool) -> Self {
+        Self { is_tied, ..self }
     }
 
     pub fn module(&mut self) -> Module {
@@ -155,9 +189,38 @@ impl Scope<'_> {
 
     pub fn parameter(&mut self, name: &str, shape: &[i64], init: Init) -> Result<Tensor> {
         let tensor = self.make(shape, init)?.f_set_requires_grad(true)?;
-        let kept = tensor.shallow_clone();
-        self.parameters.trained.push((self.name(name), kept));
+        let name = self.name(name);
+        let is_here = self.is_of_stage(&name);
+        let all = &mut *self.parameters;
+        if !is_here {
+            // Drawn all the same, so that the others' values are those of the whole model.
+            resize_storage(&tensor, 0)?;
+            all.elsewhere += elements(&tensor);
+            return Ok(tensor);
+        }
+        if self.is_tied && all.stage.is_some() {
+            all.tied.push(tensor.shallow_clone());
+        }
+        all.trained.push((name, tensor.shallow_clone()));
         Ok(tensor)
+    }
+
+    /// Whether the stage has this one, the next of the model's in order.
+    fn is_of_stage(&mut self, name: &str) -> bool {
+        let (last, begun) = &mut self.parameters.block;
+        let block = block_of(name);
+        if let Some(block) = block.filter(|block| *block != last.as_str()) {
+            block.clone_into(last);
+            *begun += 1;
+        }
+        let Some(stage) = self.parameters.stage else {
+            return true;
+        };
+        match block {
+            Some(_) => stage.blocks().contains(&(*begun - 1)),
+            None if *begun == 0 => stage.is_first() || (self.is_tied && stage.is_last()),
+            None => stage.is_last(),
+        }
     }
 
     pub fn buffer(&mut self, name: &str, shape: &[i64], init: Init) -> Result<Tensor> {

@@ -4,16 +4,21 @@
 //! in its environment. On GPUs each has one of its own.
 
 mod ddp;
+mod pipeline;
 mod sharded;
 
 use std::{env, time::Duration};
 
 use libtorch::distributed::{Collective, ProcessGroup, Rendezvous};
-use protocol::{Device, Precision, RunFile, Task};
+use protocol::{Device, Parallel, Precision, RunFile, Task};
 use tch::{Kind, Tensor};
 
-pub use self::{ddp::Ddp, sharded::Sharded};
-use crate::{Error, device, training::Arithmetic};
+pub use self::{
+    ddp::Ddp,
+    pipeline::{Pipeline, Sent},
+    sharded::Sharded,
+};
+use crate::{Error, device, nn::Stage, training::Arithmetic};
 
 /// Longest wait for the other ranks, at the meeting and in each exchange.
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -25,6 +30,8 @@ const TIMEOUT_VARIABLE: &str = "TORCHGAUGE_EXCHANGE_TIMEOUT_MS";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ranks {
     at: Rendezvous,
+    /// Of a pipeline, whose ranks see the same samples.
+    stage: Option<Stage>,
 }
 
 impl Ranks {
@@ -33,10 +40,14 @@ impl Ranks {
     pub fn of_run(file: &RunFile) -> Result<Option<Self>, Error> {
         let ranks = Self::of(&|name| env::var(name).ok())?;
         let world = ranks.as_ref().map_or(1, Self::world);
-        let checked = file.variant.check_ranks(file.task, world);
+        let checked = file.variant.check_ranks(file.model, file.task, world);
         checked.map_err(|refusal| Error::RunFile(refusal.into()))?;
         let exchanges = file.task == Task::Collectives || !file.variant.parallel.is_none();
-        Ok(ranks.filter(|_| exchanges))
+        let ranks = ranks.filter(|_| exchanges);
+        Ok(match file.variant.parallel {
+            Parallel::Pipeline => ranks.map(|ranks| ranks.in_stages(file.model.blocks())),
+            _ => ranks,
+        })
     }
 
     fn of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, Error> {
@@ -71,7 +82,25 @@ impl Ranks {
                 world,
                 timeout: timeout.map_or(TIMEOUT, Duration::from_millis),
             },
+            stage: None,
         }))
+    }
+
+    fn in_stages(self, all_blocks: u32) -> Self {
+        let stage = Stage {
+            rank: self.at.rank as usize,
+            world: self.at.world as usize,
+            all_blocks: all_blocks as usize,
+        };
+        Self {
+            stage: Some(stage),
+            ..self
+        }
+    }
+
+    /// The part of the model that this rank has, where that is not all of it.
+    pub fn stage(&self) -> Option<Stage> {
+        self.stage
     }
 
     pub fn rank(&self) -> u32 {
@@ -85,6 +114,9 @@ impl Ranks {
     /// The number of its micro-batch `index` in the run's data: those of all ranks together are the
     /// samples that one rank's are, with a batch as many times as large.
     pub fn micro_batch(&self, index: usize) -> usize {
+        if self.stage.is_some() {
+            return index;
+        }
         index * self.at.world as usize + self.at.rank as usize
     }
 
@@ -105,6 +137,7 @@ impl Ranks {
 pub enum Together {
     Averaged(Ddp),
     Sharded(Sharded),
+    Pipelined(Pipeline),
 }
 
 /// Waits until all ranks are here.
@@ -150,6 +183,8 @@ mod tests {
         let ranks = of(("", "")).unwrap().unwrap();
         assert_eq!((ranks.rank(), ranks.world()), (1, 2));
         assert_eq!([0, 1, 2].map(|index| ranks.micro_batch(index)), [1, 3, 5]);
+        let staged = ranks.in_stages(2);
+        assert_eq!([0, 1].map(|index| staged.micro_batch(index)), [0, 1]);
         assert_eq!(of(("WORLD_SIZE", "1")).unwrap(), None);
         assert_eq!(Ranks::of(&|_| None).unwrap(), None);
     }

@@ -10,7 +10,7 @@ use protocol::Precision;
 use tch::{Kind, Tensor};
 
 use crate::{
-    nn::{self, Gate, Parameters},
+    nn::{self, Gate, Parameters, block_of},
     training::Arithmetic,
 };
 
@@ -323,15 +323,19 @@ impl Sharded {
 }
 
 impl Gate for Sharded {
-    fn before(&self, block: usize, x: &Tensor) -> Result<()> {
+    /// In the type of the parameters, as `MixedPrecisionPolicy` has it: else autocast shortens it
+    /// for each product, and keeps every copy for backward.
+    fn before(&self, block: usize, x: Tensor) -> Result<Tensor> {
         let mut state = self.state();
+        let x = x.f_to_kind(state.units[block].whole.f_kind()?)?;
         state.arrive(block)?;
         if block + 2 < state.units.len() {
             state.call(block + 1)?;
         }
         drop(state);
         let all = self.clone();
-        on_gradient(x, move || all.state().is_back_at(block))
+        on_gradient(&x, move || all.state().is_back_at(block))?;
+        Ok(x)
     }
 
     fn after(&self, block: usize) -> Result<()> {
@@ -342,39 +346,5 @@ impl Gate for Sharded {
         let all = self.clone();
         let blocks = self.state().units.len() - 1;
         on_gradient(x, move || all.state().is_needed_back(blocks))
-    }
-}
-
-/// The name of the block that a parameter is of, such as `bert.encoder.layer.3`.
-fn block_of(name: &str) -> Option<&str> {
-    let mut end = 0;
-    for part in name.split('.') {
-        end += part.len();
-        if part.bytes().all(|letter| letter.is_ascii_digit()) {
-            return Some(&name[..end]);
-        }
-        end += 1;
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn blocks_are_known_by_their_names() {
-        for (name, block) in [
-            (
-                "bert.encoder.layer.11.output.dense.weight",
-                Some("bert.encoder.layer.11"),
-            ),
-            ("layer1.0.downsample.0.weight", Some("layer1.0")),
-            ("blocks.3.norm1.bias", Some("blocks.3")),
-            ("patch_embed.proj.weight", None),
-            ("cls.predictions.bias", None),
-        ] {
-            assert_eq!(block_of(name), block);
-        }
     }
 }

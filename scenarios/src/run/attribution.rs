@@ -23,7 +23,8 @@ use crate::{
 impl<W: Write> Run<'_, W> {
     /// Whether this one of so many steps is: the last but one, for memory is read within the last.
     pub(super) fn is_attributed(&self, step: u32, of: u32) -> bool {
-        self.file.steps.attribution && step + 2 == of
+        let is_stage = self.ranks.as_ref().is_some_and(|all| all.stage().is_some());
+        self.file.steps.attribution && !is_stage && step + 2 == of
     }
 
     /// Takes the step, and writes what modules took of it. What does not work writes none.

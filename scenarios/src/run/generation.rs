@@ -222,13 +222,13 @@ impl<W: Write> Run<'_, W> {
             ];
             self.write_step(index, values, Values::new())?;
         }
-        let batch = u64::from(file.variant.batch.get());
-        let samples = batch * u64::from(file.steps.measured);
+        let batch = file.variant.batch.get();
+        let samples = f64::from(batch) * f64::from(file.steps.measured);
         Ok(Summary {
-            micro_batch: Some(batch),
-            effective_batch: Some(batch),
+            micro_batch: Some(batch.into()),
+            effective_batch: Some(batch.into()),
             samples: Some(samples),
-            throughput_samples_per_second: Some(samples as f64 / measured.measured_seconds),
+            throughput_samples_per_second: Some(samples / measured.measured_seconds),
             generation: Some(self.rates(answers)),
             ..measured
         })

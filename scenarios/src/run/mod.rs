@@ -103,6 +103,7 @@ fn attempt<W: Write>(
         threads,
         cuda: cuda.clone(),
         allocator: allocator.clone(),
+        nccl: device::nccl_variables(file.device),
     })))?;
     results.begin(Phase::ProcessStart, process_start)?;
     results.end_at(read)?;

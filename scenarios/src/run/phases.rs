@@ -173,7 +173,8 @@ impl<'a, W: Write> Run<'a, W> {
             kind: Arithmetic::kind(file.variant.precision),
             fill: true,
         };
-        let built = models::build(file.model, placement)?;
+        let stage = self.ranks.as_ref().and_then(Ranks::stage);
+        let built = models::build_stage(file.model, placement, stage)?;
         let mut work = Work::new(built, file.task, &file.variant, self.place)?;
         if let (Some(group), Some(ranks)) = (self.group, &self.ranks) {
             work.train_together(group, ranks.rank(), &file.variant)?;
@@ -328,7 +329,7 @@ impl<'a, W: Write> Run<'a, W> {
             return Ok(None);
         };
         let (device, place) = (self.file.device, self.warmup_steps());
-        bench.work.set_exchanges(false);
+        bench.work.set_exchanges(false)?;
         self.results.begin(Phase::Calibrate, Instant::now())?;
         // The first one still waits for the buffers of the last exchange.
         bench.step(place, None, &mut Unobserved)?;
@@ -342,9 +343,12 @@ impl<'a, W: Write> Run<'a, W> {
         let alone = began.elapsed().as_secs_f64() / f64::from(steps);
         self.results.end()?;
         let whole = measured.measured_seconds / f64::from(self.file.steps.measured);
+        let saved = (1.0 - alone / whole).max(0.0);
+        let is_stage = bench.work.stages().is_some();
         Ok(Some(Exchange {
             sent_bytes,
-            exposed_ratio: (1.0 - alone / whole).max(0.0),
+            exposed_ratio: Some(saved).filter(|_| !is_stage),
+            idle_ratio: Some(saved).filter(|_| is_stage),
         }))
     }
 
@@ -362,8 +366,10 @@ impl<'a, W: Write> Run<'a, W> {
     fn measure(&mut self, bench: &mut Bench) -> Result<Summary, Error> {
         let file = self.file;
         let first = self.first_measured();
+        // Forward and backward of a pipeline take no turns.
         let parts = (file.steps.parts
             && file.task == Task::Training
+            && bench.work.stages().is_none()
             && file.variant.execution == Execution::Eager)
             .then(|| Inside {
                 micro_batches: bench.work.accumulation(),
@@ -385,6 +391,7 @@ impl<'a, W: Write> Run<'a, W> {
             bench.loader.as_ref().map(Loader::figures).transpose()
         })?;
         let (moved, pinned) = bench.work.moved().unzip();
+        bench.work.share_losses(&bench.log)?;
         let losses = bench.log.losses()?;
         let skips = bench.log.skips()?;
         // Without the place that several warm-up steps may share.
@@ -401,16 +408,18 @@ impl<'a, W: Write> Run<'a, W> {
         }
         let laps = watch.laps()?;
         self.write_steps(bench.lengths, &laps, &losses, &skips)?;
-        let samples = file.variant.effective_batch() * u64::from(file.steps.measured);
+        let world = self.ranks.as_ref().map_or(1, Ranks::world);
+        let own_samples = file.variant.own_samples(world);
+        let samples = own_samples * f64::from(file.steps.measured);
         let tokens = matches!(file.model.input(), InputKind::Tokens { .. })
-            .then(|| samples as f64 * self.per_sample(bench, f64::from));
+            .then(|| samples * self.per_sample(bench, f64::from));
         Ok(Summary {
             parameters: Some(bench.work.parameters().count()),
             micro_batch: Some(u64::from(file.variant.batch.get())),
-            effective_batch: Some(file.variant.effective_batch()),
+            effective_batch: Some(own_samples),
             warmup_steps: bench.warmup_steps,
             samples: Some(samples),
-            throughput_samples_per_second: Some(samples as f64 / measured.measured_seconds),
+            throughput_samples_per_second: Some(samples / measured.measured_seconds),
             tokens,
             throughput_tokens_per_second: tokens.map(|tokens| tokens / measured.measured_seconds),
             model_flops_per_sample: Some(self.flops_per_sample(bench)),

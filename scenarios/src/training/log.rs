@@ -57,6 +57,10 @@ impl StepLog {
         values(&self.losses)
     }
 
+    pub fn all_losses(&self) -> &Tensor {
+        &self.losses
+    }
+
     /// How often each step was skipped, which is 0 or 1 unless several steps share a place.
     /// Waits for the device.
     pub fn skips(&self) -> Result<Vec<f64>> {

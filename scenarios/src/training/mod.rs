@@ -4,6 +4,7 @@ mod graph;
 mod log;
 mod offload;
 mod optimizer;
+mod pipelined;
 mod precision;
 mod scaler;
 mod short;
@@ -34,7 +35,7 @@ use crate::{
     data::Batch,
     models::{self, Built, KeyValues, Network},
     nn::{self, Module, Parameters, Pass},
-    parallel::{Ddp, Sharded, Together},
+    parallel::{Ddp, Pipeline, Sharded, Together},
 };
 
 pub trait Feed {
@@ -163,6 +164,7 @@ impl Work {
                 training: training.is_some(),
                 checkpointing: variant.checkpointing,
                 gate: None,
+                stage: None,
             },
             training,
             gradients: variant.gradients,
@@ -191,16 +193,42 @@ impl Work {
                 training.groups = vec![(0..training.trained.len(), variant.optimizer_state)];
                 Some(Together::Sharded(sharded))
             }
+            Parallel::Pipeline => self.parameters.stage().map(|stage| {
+                let device = self.parameters.placement().device;
+                Together::Pipelined(Pipeline::new(group, stage, device, self.parameters.tied()))
+            }),
         };
         Ok(())
     }
 
     /// Whether steps from now on exchange anything, where ranks train one model.
-    pub fn set_exchanges(&mut self, exchanges: bool) {
+    pub fn set_exchanges(&mut self, exchanges: bool) -> Result<(), Error> {
         match self.training.as_mut().and_then(|of| of.together.as_mut()) {
             Some(Together::Averaged(ddp)) => ddp.set_exchanges(exchanges),
             Some(Together::Sharded(sharded)) => sharded.set_exchanges(exchanges),
+            Some(Together::Pipelined(pipeline)) => pipeline.set_exchanges(exchanges)?,
             None => {}
+        }
+        Ok(())
+    }
+
+    fn pipeline(&self) -> Option<&Pipeline> {
+        match self.training.as_ref()?.together.as_ref()? {
+            Together::Pipelined(pipeline) => Some(pipeline),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a stage of a model, and how many there are.
+    pub fn stages(&self) -> Option<usize> {
+        self.pipeline().map(|pipeline| pipeline.stage().world)
+    }
+
+    /// Gives the log the losses of all steps, where another rank has them.
+    pub fn share_losses(&self, log: &StepLog) -> Result<(), Error> {
+        match self.pipeline() {
+            Some(pipeline) => Ok(pipeline.share(log.all_losses())?),
+            None => Ok(()),
         }
     }
 
@@ -210,6 +238,7 @@ impl Work {
         Some(match training.together.as_ref()? {
             Together::Averaged(ddp) => ddp.sent_bytes(),
             Together::Sharded(sharded) => sharded.sent_bytes() * training.accumulation as f64,
+            Together::Pipelined(pipeline) => pipeline.sent_bytes(training.accumulation),
         })
     }
 
@@ -378,6 +407,9 @@ impl Work {
         if let Some(Together::Sharded(sharded)) = &training.together {
             sharded.drop_gradients();
         }
+        if let Some(Together::Pipelined(_)) = &training.together {
+            return self.pass_stage(number, feed, log, observer);
+        }
         for index in 0..training.accumulation {
             let batch = feed.micro_batch(index)?;
             observer.data(index)?;
@@ -386,7 +418,7 @@ impl Work {
                     ddp.before_forward(index + 1 == training.accumulation)?;
                 }
                 Some(Together::Sharded(sharded)) => sharded.before_forward()?,
-                None => {}
+                Some(Together::Pipelined(_)) | None => {}
             }
             let pass = Pass {
                 gate: match &training.together {

@@ -162,7 +162,8 @@ fn shards_train_as_one_process_does() {
     let (averaged, sharded) = (of("ddp"), of("sharded"));
     for (one, other) in averaged.iter().zip(&sharded) {
         for (one, other) in losses(one).iter().zip(losses(other)) {
-            assert!((one - other).abs() < 2e-3 * one, "{one} {other}");
+            // What goes from block to block is in 16 bits, too.
+            assert!((one - other).abs() < 5e-3 * one, "{one} {other}");
         }
         // A quarter, but for what fills up to equal parts.
         for name in ["parameter_bytes", "gradient_bytes", "optimizer_bytes"] {
@@ -183,6 +184,59 @@ fn statistics_of_batches_are_rank_0s() {
     let parameters = values(&both[0])["gradient_bytes"];
     // An all-reduce of two sends each byte once.
     assert!((values(&both[0])["step_sent_bytes"] - parameters).abs() < 0.5);
+}
+
+/// A model in stages has the losses of one process that accumulates as many micro-batches, on all
+/// ranks, and each rank its part of the memory.
+fn check_stages(model: Model, world: usize, more: &str, tolerance: f64) {
+    let of = |parallel: &str| {
+        let variant = format!(r#"{{"parallel":"{parallel}","deterministic":true,{more}}}"#);
+        run_file(model, Task::Training, &variant)
+    };
+    let alone = run(&of("none"), 1).remove(0);
+    let ranks = run(&of("pipeline"), world);
+    assert_eq!(ranks.len(), world);
+    for rank in &ranks {
+        for (got, expected) in losses(rank).iter().zip(losses(&alone)) {
+            let difference = (got - expected).abs() / expected;
+            assert!(difference <= tolerance, "{model}: {got} {expected}");
+        }
+        let of = |name: &str| (values(rank)[name], values(&alone)[name]);
+        for name in ["parameter_bytes", "gradient_bytes", "peak_allocated_bytes"] {
+            let (stage, whole) = of(name);
+            assert!(stage < whole, "{model} {name}: {stage} {whole}");
+        }
+        let (parameters, whole) = of("parameters_count");
+        assert_eq!(parameters.to_bits(), whole.to_bits());
+        let (own, all) = of("samples_count");
+        assert!((own * world as f64 - all).abs() < 1e-9);
+        assert!((0.0..1.0).contains(&values(rank)["pipeline_idle_ratio"]));
+        assert!(!values(rank).contains_key("exposed_exchange_ratio"));
+        assert!(values(rank)["step_sent_bytes"] > 0.0);
+    }
+    assert!(losses(&ranks[0]).iter().all(|loss| *loss > 0.0));
+}
+
+#[test]
+fn stages_train_as_one_process_does() {
+    // The same operations in the same order: losses are equal to the bit.
+    check_stages(Model::VitTiny, 2, r#""batch":2,"accumulation":4"#, 0.0);
+    let more = r#""batch":2,"accumulation":3,"checkpointing":"blocks","optimizer":"adamw""#;
+    check_stages(Model::VitTiny, 2, more, 0.0);
+    let more = r#""batch":2,"accumulation":5,"memory_format":"channels-last""#;
+    check_stages(Model::ResnetTiny, 4, more, 0.0);
+    // Fewer micro-batches than stages, and one, which passes them in turn.
+    check_stages(Model::ResnetTiny, 4, r#""batch":2,"accumulation":2"#, 0.0);
+    check_stages(Model::ResnetTiny, 3, r#""batch":2"#, 0.0);
+}
+
+#[test]
+fn stages_that_share_an_embedding_add_up_its_gradients() {
+    let more = r#""batch":2,"accumulation":4,"optimizer":"adamw""#;
+    check_stages(Model::LlamaTiny, 2, more, 2e-6);
+    // BERT's dropout differs between ranks.
+    let more = r#""batch":4,"accumulation":2,"precision":"amp-bf16","optimizer":"adamw""#;
+    check_stages(Model::BertTiny, 2, more, 0.02);
 }
 
 #[test]
@@ -256,6 +310,12 @@ fn what_means_nothing_with_one_rank_is_refused() {
             Model::VitTiny,
             Task::Training,
             r#"{"parallel":"sharded","checkpointing":"blocks"}"#,
+            "parallel",
+        ),
+        (
+            Model::VitTiny,
+            Task::Training,
+            r#"{"parallel":"pipeline","loader_workers":1}"#,
             "parallel",
         ),
         (Model::None, Task::Collectives, "{}", "collective"),

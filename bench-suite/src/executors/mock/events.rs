@@ -52,7 +52,7 @@ fn told(order: &Order, ending: &Ending, uuid: Option<String>) -> Vec<Event> {
             uuid,
             ..CudaFacts::default()
         }),
-        allocator: None,
+        ..Started::default()
     }))];
     for phase in [Phase::ModelBuild, Phase::Warmup, Phase::Measure] {
         events.push(Event::PhaseBegan {
@@ -112,7 +112,7 @@ fn metrics(order: &Order, speed: f64, sound: bool) -> Vec<Event> {
     let builtin = order.asked.builtin();
     let task = builtin.map_or(Task::Inference, |asked| asked.task);
     let of_step = match &order.asked {
-        Asked::Builtin(asked) => Some(asked.variant.effective_batch() as f64),
+        Asked::Builtin(asked) => Some(asked.variant.own_samples(asked.ranks)),
         Asked::Program { run, .. } => run.samples_per_step,
     };
     let samples = of_step.map(|of_step| of_step * f64::from(steps));

@@ -120,7 +120,7 @@ impl Fake {
                 libtorch_version: "2.11.0".into(),
                 threads: 16,
                 cuda: cuda.then(CudaFacts::default),
-                allocator: None,
+                ..Started::default()
             }),
             monitor,
             validity,

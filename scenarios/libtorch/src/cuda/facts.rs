@@ -21,6 +21,7 @@ pub fn facts(index: u32) -> Result<CudaFacts> {
         runtime_version: 0,
         driver_version: 0,
         cudnn_version: -1,
+        nccl_version: 0,
     };
     // SAFETY: both pointers are valid for the call.
     call(|failure| unsafe {
@@ -35,6 +36,7 @@ pub fn facts(index: u32) -> Result<CudaFacts> {
         runtime_version: cuda_version(raw.runtime_version),
         driver_cuda_version: cuda_version(raw.driver_version),
         cudnn_version: (raw.cudnn_version > 0).then(|| cudnn_version(raw.cudnn_version)),
+        nccl_version: (raw.nccl_version > 0).then(|| nccl_version(raw.nccl_version)),
     })
 }
 
@@ -46,6 +48,13 @@ fn cuda_version(number: i32) -> String {
 /// 91900 is 9.19.0, and before version 9 8902 is 8.9.2: `CUDNN_VERSION` in `cudnn_version.h`.
 fn cudnn_version(number: i64) -> String {
     let thousand = if number >= 90_000 { 10_000 } else { 1000 };
+    let (major, rest) = (number / thousand, number % thousand);
+    format!("{major}.{}.{}", rest / 100, rest % 100)
+}
+
+/// 22809 is 2.28.9, and before 2.9 2804 is 2.8.4: `NCCL_VERSION` in `nccl.h`.
+fn nccl_version(number: i32) -> String {
+    let thousand = if number >= 10_000 { 10_000 } else { 1000 };
     let (major, rest) = (number / thousand, number % thousand);
     format!("{major}.{}.{}", rest / 100, rest % 100)
 }
@@ -75,6 +84,8 @@ mod tests {
         assert_eq!(cudnn_version(91_900), "9.19.0");
         assert_eq!(cudnn_version(90_100), "9.1.0");
         assert_eq!(cudnn_version(8902), "8.9.2");
+        assert_eq!(nccl_version(22_809), "2.28.9");
+        assert_eq!(nccl_version(2804), "2.8.4");
     }
 
     #[test]
