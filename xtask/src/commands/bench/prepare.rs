@@ -76,6 +76,14 @@ impl Chosen {
         }
     }
 
+    /// What an engine calls it, where it is complete.
+    pub(super) fn reference(&self) -> Option<&str> {
+        match self {
+            Self::ReadyMade { reference, .. } => Some(reference),
+            Self::Spec(_) | Self::Own(_) => None,
+        }
+    }
+
     /// A name alone, for an executor without an engine.
     pub(super) fn named(name: &str) -> Self {
         Self::ReadyMade {
