@@ -19,8 +19,8 @@ use cli::{
     TestArgs, exit_codes,
 };
 use commands::{
-    bisect::BisectArgs, history::HistoryArgs, ledger::LedgerArgs, scenarios::ScenariosCommand,
-    site::SiteArgs, trend::TrendArgs,
+    bisect::BisectArgs, history::HistoryArgs, ledger::LedgerArgs, node::NodeArgs,
+    scenarios::ScenariosCommand, site::SiteArgs, trend::TrendArgs,
 };
 use printer::Printer;
 
@@ -46,6 +46,8 @@ enum Command {
     Bisect(Box<BisectArgs>),
     /// Find the largest batch that trains within a memory budget
     Fit(FitArgs),
+    /// Carry out a part of a session on this node
+    Node(NodeArgs),
     /// Draw the report of sessions that have run
     Report(ReportArgs),
     /// Compare two images or two sessions, cell by cell
@@ -115,6 +117,7 @@ async fn main() -> ExitCode {
         Command::Ledger(args) => commands::ledger::run(args, &printer),
         Command::Images(command) => commands::images::run(command, &printer).await,
         Command::Fit(args) => commands::fit::run(args, &printer).await,
+        Command::Node(args) => commands::node::run(args, &printer).await,
         Command::Report(args) => commands::report::run(args, &printer),
         Command::Scenarios(command) => commands::scenarios::run(command, &printer),
         Command::Site(args) => commands::site::run(args, &printer),

@@ -56,6 +56,9 @@ pub struct Session {
     pub cells: Vec<CellPlan>,
     /// Blocks.
     pub blocks: u32,
+    /// Of a part of a session, which has some of its blocks alone, the first of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_block: Option<u32>,
     /// Seed of the order within blocks.
     pub order_seed: u64,
     /// The metrics that its suites declare.
@@ -98,6 +101,12 @@ impl Session {
     pub fn machine(&self) -> &Machine {
         static UNKNOWN: LazyLock<Machine> = LazyLock::new(Machine::default);
         self.hosts.values().next().unwrap_or(&UNKNOWN)
+    }
+
+    /// The numbers of its blocks, from 0 but in a part of a session.
+    pub fn numbers(&self) -> Range<u32> {
+        let first = self.first_block.unwrap_or(0);
+        first..first.saturating_add(self.blocks)
     }
 
     /// Cells, by their place, that have no run in a block, since all of theirs is decided.

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     images::{ImageSource, SourceError},
+    nodes::Scheduler,
     order::{Execution, Order},
 };
 use crate::host::Host;
@@ -49,6 +50,12 @@ pub trait Executor: Send + Sync {
 
     /// Where its runs execute, such as `as plain processes`.
     fn describe(&self) -> String;
+
+    /// What carries its runs to nodes, block by block, and the engine that these run them with;
+    /// `None` where they are carried out here.
+    fn scheduler(&self) -> Option<(&dyn Scheduler, &str)> {
+        None
+    }
 
     /// Makes ready whatever runs of these images in these places need; once, before any run.
     fn prepare<'a>(

@@ -10,15 +10,18 @@ mod executor;
 mod guard;
 mod images;
 pub mod mock;
+mod nodes;
 mod oom_kills;
 mod order;
 pub mod process;
+mod slurm;
 
 use std::path::Path;
 
 pub use choice::{Choice, Opened};
 pub use executor::{Executor, ExecutorError, Finding, Opening, Prepared, Registration, State};
 pub use images::{ImageSource, Loaded, LocalRuntime, SourceError};
+pub use nodes::Scheduler;
 pub(crate) use order::KERNEL_CACHE;
 pub use order::{Asked, Execution, Order, RunPaths};
 
@@ -26,6 +29,8 @@ pub use order::{Asked, Execution, Order, RunPaths};
 pub const EXECUTORS: &[Registration] = &[
     container::REGISTRATION,
     process::REGISTRATION,
+    slurm::REGISTRATION,
+    nodes::REGISTRATION,
     mock::REGISTRATION,
 ];
 

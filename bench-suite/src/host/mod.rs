@@ -22,6 +22,10 @@ pub use watch::Watch;
 /// Names another folder for the locks; every session of the machine must use the same.
 pub const LOCKS_VARIABLE: &str = "TORCHGAUGE_LOCKS";
 
+/// Names this machine where its host name does not: a scheduler's name of a node, which a pod's host
+/// name is not.
+pub const NAME_VARIABLE: &str = "TORCHGAUGE_NODE";
+
 /// A machine that runs can happen on. Nothing here ends a process or changes a GPU's settings.
 pub trait Host: fmt::Debug + Send + Sync {
     /// Its name, which no other host of its executor has.

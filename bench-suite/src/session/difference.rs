@@ -81,20 +81,30 @@ pub(super) fn between(session: &Session, plan: &Plan) -> Vec<Difference> {
     compare("engine", then.kind.clone(), now.kind.clone());
     compare("engine version", version(then), version(now));
     compare("GPU path", gpu_path(then), gpu_path(now));
-    let then = session.images.iter().map(|image| &image.name);
-    let now = fresh.images.iter().map(|image| &image.name);
-    for name in names(then, now) {
+    found.extend(of_images(&session.images, &fresh.images));
+    if let Some((then, now)) = plans(session, plan) {
+        let what = "plan".to_owned();
+        found.push(Difference { what, then, now });
+    }
+    found
+}
+
+/// The images of both, as far as they differ.
+pub(super) fn of_images(then: &[ImageFacts], now: &[ImageFacts]) -> Vec<Difference> {
+    let names = names(
+        then.iter().map(|image| &image.name),
+        now.iter().map(|image| &image.name),
+    );
+    let difference = |name: String| {
         let named = |images: &[ImageFacts]| {
             let of = images.iter().find(|image| image.name == name);
             of.map_or("missing".into(), image)
         };
-        let (then, now) = (named(&session.images), named(&fresh.images));
-        compare(&format!("image {name}"), then, now);
-    }
-    if let Some((then, now)) = plans(session, plan) {
-        compare("plan", then, now);
-    }
-    found
+        let (then, now) = (named(then), named(now));
+        let what = format!("image {name}");
+        (then != now).then_some(Difference { what, then, now })
+    };
+    names.into_iter().filter_map(difference).collect()
 }
 
 /// The plans, as far as they differ.

@@ -8,6 +8,7 @@ mod decide;
 mod difference;
 mod error;
 mod folder;
+mod parts;
 mod progress;
 mod runs;
 
@@ -26,6 +27,7 @@ pub use decide::{DecideError, check_sides, options, until_decided};
 pub use difference::Difference;
 pub use error::SessionError;
 pub use folder::{check_folder, check_new_folder};
+pub use parts::{PARTS, Part};
 pub use progress::{Progress, Silent, Subscriber};
 
 use crate::{
@@ -117,13 +119,14 @@ impl Session {
 
     /// Continues the session in this folder. Blocks and order are those it was begun with;
     /// cells, images, machine and engine must be the same, or nothing is touched.
-    pub fn resume(folder: &Path, plan: Plan) -> Result<Self, SessionError> {
+    pub fn resume(folder: &Path, mut plan: Plan) -> Result<Self, SessionError> {
         let path = folder.canonicalize().map_err(|source| SessionError::Io {
             path: folder.to_owned(),
             source,
         })?;
         let folder = SessionFolder::at(path.clone());
         let mut session = folder.read_session()?;
+        let (earlier, was_begun) = parts::settle(&mut session, &mut plan);
         let differences = difference::between(&session, &plan);
         if !differences.is_empty() {
             return Err(SessionError::Different { path, differences });
@@ -137,18 +140,15 @@ impl Session {
         } else {
             "resumed after it was cut off"
         };
-        session.notes.push(note.to_owned());
+        session.notes.extend(was_begun.then(|| note.to_owned()));
+        parts::add_hosts(&mut session, earlier);
         if !records.bad_lines.is_empty() {
             let lines = records.bad_lines.len();
             let note = format!("resumed without {lines} damaged lines; their runs are repeated");
             session.notes.push(note);
         }
         let now = &plan.session;
-        for note in &now.notes {
-            if !session.notes.contains(note) {
-                session.notes.push(note.clone());
-            }
-        }
+        parts::add_notes(&mut session, &now.notes);
         let left = executors::sweep(&path.join("work"));
         if left > 0 {
             let note = format!("{left} processes that a killed session left behind were ended");
@@ -164,10 +164,19 @@ impl Session {
         session.ended_at = None;
         folder.create()?;
         folder.write_session(&session)?;
+        let clock = parts::clock_note(&path.join(SessionFolder::SESSION));
+        session
+            .notes
+            .extend(clock.filter(|_| session.first_block.is_some()));
+        let plan = Plan { session, ..plan };
+        let mut attempts = AttemptLog::of(&records.records);
+        if plan.session.first_block.is_some() {
+            attempts.keep_together(&plan, &records.records);
+        }
         Ok(Self {
             folder,
-            plan: Plan { session, ..plan },
-            attempts: AttemptLog::of(&records.records),
+            plan,
+            attempts,
             stopped: Stopped::default(),
             _lock: lock,
         })
@@ -200,8 +209,8 @@ impl Session {
             session: &self.plan.session,
             totals: self.totals(),
         });
-        let mut block = 0;
-        while block < self.plan.session.blocks {
+        let mut block = self.plan.session.numbers().start;
+        while block < self.plan.session.numbers().end {
             let began = Instant::now();
             let runs = self.plan.block(block);
             let ran = self.carry(&runs, executor, subscriber, cancel).await?;

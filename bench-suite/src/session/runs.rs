@@ -25,7 +25,7 @@ use crate::{
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RunStatus {
+pub(super) enum RunStatus {
     Ok,
     Failed,
     /// To be run again.
@@ -54,7 +54,39 @@ impl AttemptLog {
         log
     }
 
-    fn note(&mut self, record: &Record) -> RunStatus {
+    /// Opens anew what a part finished on another node or GPU, where other runs of the same scenario
+    /// and block are still to do: what is compared with each other is of one node and one GPU.
+    pub(super) fn keep_together(&mut self, plan: &Plan, records: &[Record]) {
+        let session = &plan.session;
+        let records = records.iter().map(|record| (record.run.as_str(), record));
+        let last: BTreeMap<&str, &Record> = records.collect();
+        let is_elsewhere = |run: &Run| {
+            let place = &plan.cells[run.cell].places[0];
+            let machine = session.hosts.get(&place.host);
+            let gpu = machine.and_then(|machine| machine.gpu(place.device)?.uuid());
+            last.get(run.name.as_str()).is_some_and(|record| {
+                let then = record.gpu_uuid(session.machine_of(record));
+                record.host != place.host || then.zip(gpu).is_some_and(|(then, now)| then != now)
+            })
+        };
+        let group = |run: &Run| {
+            let cell = &plan.cells[run.cell].plan;
+            (run.block, &cell.suite, &cell.scenario)
+        };
+        let runs: Vec<Run> = session
+            .numbers()
+            .flat_map(|block| plan.block(block))
+            .collect();
+        let open = runs.iter().filter(|run| self.is_open(run)).map(group);
+        let open: BTreeSet<_> = open.collect();
+        for run in runs.iter().filter(|run| open.contains(&group(run))) {
+            if let Some(attempts) = self.0.get_mut(&run.name).filter(|_| is_elsewhere(run)) {
+                attempts.status = RunStatus::Open;
+            }
+        }
+    }
+
+    pub(super) fn note(&mut self, record: &Record) -> RunStatus {
         let earlier = self.0.get(&record.run);
         let mut contaminated = earlier.map_or(0, |attempts| attempts.contaminated);
         let repeats = record.validity.limits.as_ref();
@@ -277,7 +309,7 @@ impl Session {
 }
 
 /// Adds what programs report beside what suites declare, which counts where both have one name.
-fn declare(session: &mut record::Session, reported: Vec<DeclaredMetric>) {
+pub(super) fn declare(session: &mut record::Session, reported: Vec<DeclaredMetric>) {
     for metric in reported {
         let mut known = session.metrics.iter();
         match known.find(|one| one.name == metric.name) {

@@ -17,7 +17,7 @@ use crate::{
     CompareError, MethodKey, Warning, environment,
     failures::{Failures, compare_failures},
     inside::Inside,
-    method,
+    method, nodes,
     question::{Question, judge_questions, measurement},
     short_window::ShortWindow,
     side::{Cell, Origin, Runs, Side},
@@ -263,6 +263,9 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     let of_two_sessions = base.origin.session != head.origin.session;
     warnings.extend(busy_host(&common, base, head));
     warnings.extend(short_windows(&common, &of_head));
+    if !of_two_sessions {
+        warnings.extend(nodes::check(&common, &rows));
+    }
     let mut questions = Vec::new();
     for (cell_index, (cell, base_runs, head_runs)) in common.iter().enumerate() {
         for metric in rows.compared() {

@@ -13,6 +13,7 @@ mod failures;
 mod gate;
 mod inside;
 mod method;
+mod nodes;
 mod pairs;
 mod question;
 mod session;

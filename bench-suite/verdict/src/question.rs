@@ -90,11 +90,18 @@ impl Question<'_> {
     }
 }
 
+/// What either side read in each block. Runs of one block on two nodes are no pair, nor any other
+/// evidence of an image.
 pub(crate) fn pair(metric: &Metric, base: &Runs<'_>, head: &Runs<'_>) -> Blocks {
     let blocks: BTreeSet<u32> = base.keys().chain(head.keys()).copied().collect();
     let read = |runs: &Runs<'_>, block| runs.get(block).and_then(|run| metric.of(run));
+    let is_split = |block| match (base.get(block), head.get(block)) {
+        (Some(base), Some(head)) => base.session == head.session && base.host != head.host,
+        _ => false,
+    };
     blocks
         .iter()
+        .filter(|block| !is_split(block))
         .map(|block| {
             let (base, head) = (read(base, block), read(head, block));
             (*block, Block { base, head })

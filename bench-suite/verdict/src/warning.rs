@@ -50,4 +50,12 @@ pub enum Warning {
         cell: String,
         cells: usize,
     },
+    /// Of several nodes one was slower, on both sides and in every cell.
+    SlowNode {
+        node: String,
+        metric: String,
+        /// By how much at least, relative to the others.
+        share: f64,
+        others: Vec<String>,
+    },
 }

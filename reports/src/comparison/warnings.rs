@@ -93,6 +93,20 @@ fn warning(warning: &Warning) -> String {
             others_used(*used, *cpus),
             base + head
         ),
+        Warning::SlowNode {
+            node,
+            metric,
+            share,
+            others,
+        } => {
+            let label = metrics::Metric::named(metric).map_or(metric.as_str(), |row| row.label);
+            format!(
+                "{node} is at least {:.0} % behind {} in {label}, in every cell and on both sides. Each \
+                 block is of one node, so that ratios are not moved; have the node checked.",
+                share * 100.0,
+                others.join(", ")
+            )
+        }
         Warning::OtherGpus { cell, cells } => {
             let cell = spelled(cell);
             let which = match cells {

@@ -11,6 +11,7 @@ pub(crate) mod fit;
 pub(crate) mod history;
 pub(crate) mod images;
 pub(crate) mod ledger;
+pub(crate) mod node;
 pub(crate) mod past;
 pub(crate) mod program;
 pub(crate) mod report;

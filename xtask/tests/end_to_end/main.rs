@@ -6,6 +6,7 @@
 mod attack;
 mod dist;
 mod own_images;
+mod pod;
 mod ready_made;
 #[path = "../common/registry.rs"]
 #[expect(dead_code, reason = "the tests of `images push` need more of it")]

@@ -8,6 +8,8 @@ mod fit;
 mod gpus;
 mod interruptions;
 mod links;
+mod nodes;
 mod refusals;
+mod slurm;
 mod support;
 mod table;

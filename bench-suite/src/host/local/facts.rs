@@ -7,7 +7,11 @@ use nvml_wrapper::{
 };
 use record::{Cpu, Gpu, Machine};
 
+<<<<<<< HEAD
 use super::topology;
+=======
+use crate::host::NAME_VARIABLE;
+>>>>>>> fleet
 
 pub(super) fn name() -> String {
     without_gpus(Path::new("/")).name
@@ -45,7 +49,11 @@ fn without_gpus(root: &Path) -> Machine {
         });
     let cpuinfo = read("proc/cpuinfo").unwrap_or_default();
     Machine {
-        name: read("proc/sys/kernel/hostname").unwrap_or_else(|| "unknown".into()),
+        name: std::env::var(NAME_VARIABLE)
+            .ok()
+            .filter(|name| !name.is_empty())
+            .or_else(|| read("proc/sys/kernel/hostname"))
+            .unwrap_or_else(|| "unknown".into()),
         os: os.unwrap_or_else(|| "unknown".into()),
         kernel: read("proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into()),
         virtualization: virtualization(&read, &cpuinfo),

@@ -182,3 +182,63 @@ fn runs_beside_which_others_were_busy_are_counted() {
     };
     assert_eq!(warned(0.1, 1.7), [busy]);
 }
+
+/// Two images in six blocks, each block on one of these nodes, each node this much slower.
+fn on_nodes(nodes: &[(&str, f64)]) -> Vec<Record> {
+    let mut all = records("s", "old", 0, "tiny", &runs(100.0, 1000));
+    all.extend(records("s", "new", 1, "tiny", &runs(110.0, 1000)));
+    for run in &mut all {
+        let (node, slower) = nodes[run.block as usize % nodes.len()];
+        node.clone_into(&mut run.host);
+        for (name, value) in &mut run.values {
+            match name.as_str() {
+                "throughput_samples_per_second" => *value /= slower,
+                name if name.ends_with("_seconds") => *value *= slower,
+                _ => {}
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn a_slow_node_is_named_and_moves_no_ratio() {
+    let session = session("s", "node1");
+    let check = |nodes: &[(&str, f64)], tear: bool| {
+        let mut records = on_nodes(nodes);
+        if tear {
+            "elsewhere".clone_into(&mut records[0].host);
+        }
+        let base = Side::pick(&session, &records, Some("old")).unwrap();
+        let head = Side::pick(&session, &records, Some("new")).unwrap();
+        let verdicts = compare(&base, &head, &Options::default()).unwrap();
+        let found = verdicts.cells[0].metrics.iter();
+        let mut found = found.filter(|found| found.metric == "throughput_samples_per_second");
+        let comparison = found.next().unwrap().comparison.clone();
+        let slow = verdicts
+            .warnings
+            .into_iter()
+            .filter_map(|known| match known {
+                Warning::SlowNode { node, share, .. } => {
+                    Some(format!("{node} {:.0} %", share * 100.0))
+                }
+                _ => None,
+            });
+        (slow.collect::<Vec<_>>(), comparison)
+    };
+    let alike = [("node1", 1.0), ("node2", 1.004), ("node3", 0.997)];
+    let (slow, of_alike) = check(&alike, false);
+    assert!(slow.is_empty(), "{slow:?}");
+    let (slow, of_bad) = check(&[("node1", 1.0), ("node2", 1.12), ("node3", 1.0)], false);
+    assert_eq!(slow, ["node2 12 %"]);
+    // Within a node as before: the image is 10 % faster on each.
+    let ratio = |of: &judge::compare::Comparison| of.ratio.unwrap();
+    assert!(
+        (ratio(&of_bad) - ratio(&of_alike)).abs() < 1e-9,
+        "{of_bad:?}"
+    );
+    assert_eq!(of_bad.verdict, judge::compare::Verdict::Improved);
+    // A block that is torn over two nodes is no pair.
+    let (_, torn) = check(&alike, true);
+    assert_eq!((of_bad.blocks_used, torn.blocks_used), (6, 5));
+}

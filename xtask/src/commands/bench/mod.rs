@@ -1,12 +1,13 @@
 //! `cargo xtask bench`: run suites in images and draw the report.
 
+pub(crate) mod fleet;
 pub(crate) mod prepare;
 pub(crate) mod references;
 pub(crate) mod resume;
 pub(crate) mod target;
 mod watch;
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use bench_suite::{
     plan::Plan,
@@ -36,7 +37,7 @@ const TIME_BUDGET: Duration = Duration::from_hours(1);
 /// Plans, prepares, runs, reports.
 pub(crate) async fn run(given: &BenchArgs, printer: &Printer) -> Result<()> {
     match measure(given, printer).await? {
-        Some((folder, totals)) => end(totals, &folder),
+        Some((folder, totals)) => end(totals, "bench", &folder),
         None => Ok(()),
     }
 }
@@ -74,7 +75,14 @@ pub(crate) async fn measure(
     let plan = target.plan(&suites, blocks, None)?.only(&args.cell)?;
     let plan = plan.attributed(args.attribution)?.spread(&target.places)?;
     tell_left_out(&plan, printer);
+    let is_on_nodes = target.executor.scheduler().is_some();
     let deciding = deciding(args, &plan);
+    if is_on_nodes && deciding.is_some() {
+        return Err(Error::Input(
+            "--until-decided adds blocks one by one, and nodes take all at once; give --blocks"
+                .to_owned(),
+        ));
+    }
     if let Some(deciding) = &deciding {
         session::check_sides(&plan, &deciding.sides).map_err(SessionError::from)?;
     }
@@ -150,7 +158,11 @@ impl Job<'_> {
             engine: ready.prepared.engine.clone(),
             notes: ready.prepared.notes.clone(),
             tool: tool(&target.root),
-            hosts: target.hosts.clone(),
+            // Nodes give theirs.
+            hosts: match target.executor.scheduler() {
+                Some(_) => BTreeMap::new(),
+                None => target.hosts.clone(),
+            },
             policy: RunPolicy {
                 places: Vec::new(),
                 shares_gpu: self.share.share_gpu,
@@ -169,10 +181,14 @@ impl Job<'_> {
 
         let cancel = CancellationToken::new();
         let stopper = stop_on_signal(cancel.clone(), printer.clone());
-        let mut watch = Watch::new(printer);
-        let totals = session
-            .run(target.executor.as_ref(), &mut watch, &cancel)
-            .await;
+        let totals = match target.executor.scheduler() {
+            Some(scheduler) => fleet::carry(&mut session, scheduler, printer, &cancel).await,
+            None => {
+                let mut watch = Watch::new(printer);
+                let executor = target.executor.as_ref();
+                Ok(session.run(executor, &mut watch, &cancel).await?)
+            }
+        };
         stopper.abort();
         target.executor.clean_up().await;
         Ok((folder, totals?))
@@ -218,7 +234,7 @@ pub(crate) enum Suites {
     Program(String),
 }
 
-fn load(suites: &Suites) -> Result<Vec<Suite>> {
+pub(crate) fn load(suites: &Suites) -> Result<Vec<Suite>> {
     let names = match suites {
         Suites::Named(names) => names,
         Suites::Program(text) => return Ok(vec![program::suite(text)?]),
@@ -322,7 +338,7 @@ fn ignores_hangup() -> bool {
     mask.is_some_and(|mask| mask & 1 == 1)
 }
 
-fn report(folder: &SessionFolder, printer: &Printer) -> Result<()> {
+pub(crate) fn report(folder: &SessionFolder, printer: &Printer) -> Result<()> {
     let sources = [reports::Source::read(folder)?];
     let view = reports::View::of(&sources);
     let style = printer::table_style();
@@ -343,11 +359,17 @@ fn report(folder: &SessionFolder, printer: &Printer) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn end(totals: Totals, folder: &SessionFolder) -> Result<()> {
+pub(crate) fn end(totals: Totals, command: &str, folder: &SessionFolder) -> Result<()> {
     if totals.remaining > 0 {
         return Err(Error::Unfinished {
             remaining: totals.remaining,
-            command: resume::command("bench", folder.path()),
+            command: match command {
+                "node" => {
+                    let words = [command.to_owned(), folder.path().display().to_string()];
+                    format!("{} {}", protocol::program(), record::command_line(&words))
+                }
+                _ => resume::command(command, folder.path()),
+            },
         });
     }
     if totals.failed > 0 {

@@ -76,6 +76,14 @@ impl Chosen {
         }
     }
 
+    /// What an engine calls it, where it is complete.
+    pub(super) fn reference(&self) -> Option<&str> {
+        match self {
+            Self::ReadyMade { reference, .. } => Some(reference),
+            Self::Spec(_) | Self::Own(_) => None,
+        }
+    }
+
     /// What nobody has looked at yet, or, for an executor without an engine, will.
     pub(crate) fn named(name: &str, reference: &str) -> Self {
         Self::ReadyMade {

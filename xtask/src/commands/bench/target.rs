@@ -257,6 +257,15 @@ impl<'a> Target<'a> {
         let names = self.names();
         let mut prepared = self.executor.prepare(&names, &self.places, &source).await?;
         prepared.notes.append(&mut self.notes);
+        // Where nothing was loaded, for whoever loads it to call it the same.
+        for facts in prepared
+            .images
+            .iter_mut()
+            .filter(|facts| facts.reference.is_none())
+        {
+            let mut chosen = self.images.iter().filter(|one| one.name() == facts.name);
+            facts.reference = chosen.find_map(Chosen::reference).map(str::to_owned);
+        }
         Ok(Ready {
             prepared,
             _locks: locks,

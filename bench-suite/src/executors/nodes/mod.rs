@@ -1,0 +1,179 @@
+//! Sessions whose runs happen on nodes, each by `torchgauge node`: what every way of reaching nodes
+//! shares, and the one where whoever has them starts it there.
+
+mod absent;
+
+use std::{path::Path, sync::Arc};
+
+use futures_util::future::BoxFuture;
+use protocol::Device;
+use record::{EngineFacts, ImageFacts, Isolation, Place, Reason, Stage};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Choice, Execution, Executor, ExecutorError, ImageSource, Order, Prepared, Registration,
+};
+use crate::{host::Host, outcome::End, session::Part};
+
+pub(super) use absent::Absent;
+
+/// The argument is the engine of the nodes.
+pub(super) const REGISTRATION: Registration = Registration {
+    word: "nodes",
+    help: "on nodes that are yours to start: a folder for each block, for `torchgauge node`",
+    argument: Some("ENGINE"),
+    aliases: &[],
+    is_automatic: false,
+    is_hidden: false,
+    open: |engine| {
+        Box::pin(async move {
+            let engine = if engine.is_empty() {
+                "auto".to_owned()
+            } else {
+                engine
+            };
+            let nodes = Nodes::new(REGISTRATION.word, MOST_GPUS, engine, Box::new(ByHand))?;
+            Ok(Box::new(nodes) as Box<dyn Executor>)
+        })
+    },
+    examine: || Box::pin(async { Vec::new() }),
+    sweep: |_| 0,
+};
+
+/// GPUs that a node is taken to have before it is known.
+const MOST_GPUS: u32 = 16;
+
+/// What carries parts of a session to nodes.
+pub trait Scheduler: Send + Sync {
+    /// Has nodes carry these parts out, and comes back when nothing of them waits or runs any more,
+    /// also where `cancel` ends them. `tell` takes what happens, in words, and has what is recorded
+    /// so far gathered.
+    ///
+    /// # Errors
+    /// Why parts could not be begun, with the next step. One that ended early is told.
+    fn carry<'a>(
+        &'a self,
+        session: &'a str,
+        parts: &'a [Part],
+        tell: &'a mut (dyn FnMut(&str) + Send),
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<(), ExecutorError>>;
+
+    /// What is to be done with a part that nothing carries out; `None` where it can be begun anew.
+    fn by_hand(&self, part: &Path) -> Option<String>;
+}
+
+/// Runs on nodes, of which nothing is known before they begin.
+pub(super) struct Nodes {
+    word: &'static str,
+    hosts: [Arc<dyn Host>; 1],
+    /// The engine that nodes run parts with.
+    engine: String,
+    scheduler: Box<dyn Scheduler>,
+}
+
+impl Nodes {
+    pub(super) fn new(
+        word: &'static str,
+        gpus: u32,
+        engine: String,
+        scheduler: Box<dyn Scheduler>,
+    ) -> Result<Self, ExecutorError> {
+        let refused = |why: String| {
+            let message = format!("the engine of nodes, `{engine}`: {why}");
+            ExecutorError::Argument(message.into())
+        };
+        match engine.parse() {
+            Ok(Choice::Named(of, _)) if of.word == REGISTRATION.word || of.word == "slurm" => {
+                return Err(refused("expected one that runs on a node".to_owned()));
+            }
+            Ok(_) => {}
+            Err(why) => return Err(refused(why)),
+        }
+        let hosts = [Arc::new(Absent::new(word, gpus)) as Arc<dyn Host>];
+        Ok(Self {
+            word,
+            hosts,
+            engine,
+            scheduler,
+        })
+    }
+}
+
+impl Executor for Nodes {
+    fn hosts(&self) -> &[Arc<dyn Host>] {
+        &self.hosts
+    }
+
+    /// Whether the engine of the nodes does, they say.
+    fn runs_programs(&self) -> bool {
+        true
+    }
+
+    fn most_ranks(&self, _: Device) -> u32 {
+        u32::MAX
+    }
+
+    fn describe(&self) -> String {
+        format!("on nodes, by {}", self.engine)
+    }
+
+    fn prepare<'a>(
+        &'a mut self,
+        images: &'a [String],
+        _: &'a [Place],
+        _: &'a dyn ImageSource,
+    ) -> BoxFuture<'a, Result<Prepared, ExecutorError>> {
+        let image = |name: &String| ImageFacts {
+            name: name.clone(),
+            ..ImageFacts::default()
+        };
+        let prepared = Prepared {
+            engine: EngineFacts {
+                kind: self.word.to_owned(),
+                ..EngineFacts::default()
+            },
+            images: images.iter().map(image).collect(),
+            notes: Vec::new(),
+        };
+        Box::pin(async { Ok(prepared) })
+    }
+
+    fn run<'a>(&'a self, _: &'a Order, _: &'a CancellationToken) -> BoxFuture<'a, Execution> {
+        let message = "runs happen on nodes alone; expected another engine";
+        let end = End::never(Reason::Engine, Stage::Create, message);
+        Box::pin(async move { Execution::new(self.isolation()).ended(end) })
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::without(self.word, &[])
+    }
+
+    fn scheduler(&self) -> Option<(&dyn Scheduler, &str)> {
+        Some((self.scheduler.as_ref(), &self.engine))
+    }
+}
+
+/// Whoever has the nodes.
+struct ByHand;
+
+impl Scheduler for ByHand {
+    fn carry<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a [Part],
+        _: &'a mut (dyn FnMut(&str) + Send),
+        _: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<(), ExecutorError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn by_hand(&self, part: &Path) -> Option<String> {
+        let words = ["node".to_owned(), part.display().to_string()];
+        Some(format!(
+            "{} {}",
+            protocol::program(),
+            record::command_line(&words)
+        ))
+    }
+}

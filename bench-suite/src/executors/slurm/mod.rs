@@ -1,0 +1,286 @@
+//! Blocks as the tasks of a Slurm job array.
+//!
+//! Jobs are found again by their name, which follows from the session's: a submitter that dies loses
+//! none. Results come over the shared folder.
+
+mod profile;
+mod queue;
+
+use std::{
+    collections::BTreeMap,
+    env,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use futures_util::future::BoxFuture;
+use record::{SessionFolder, command_line};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Executor, ExecutorError, Finding, Registration,
+    nodes::{Nodes, Scheduler},
+};
+use crate::session::Part;
+use profile::Profile;
+use queue::{NO_PROGRAM, NOT_SHARED, slurm};
+
+pub(super) const REGISTRATION: Registration = Registration {
+    word: "slurm",
+    help: "on the nodes of a Slurm cluster, each block as a task of a job array",
+    argument: Some("PROFILE"),
+    aliases: &[],
+    is_automatic: false,
+    is_hidden: false,
+    open: |profile| Box::pin(open(profile)),
+    examine: || Box::pin(examine()),
+    sweep: |_| 0,
+};
+
+/// How often the queue is read: at first, and where nothing changes.
+const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(15)];
+/// How long the controller may be silent before nothing is waited for any more; its jobs go on.
+const SILENCE: Duration = Duration::from_mins(10);
+/// How long tasks that were cancelled may take to clean up.
+const CLEAN_UP: Duration = Duration::from_mins(2);
+/// How long a task that left the queue may be unknown to the accounts.
+const ACCOUNTS: Duration = Duration::from_secs(30);
+
+async fn open(file: String) -> Result<Box<dyn Executor>, ExecutorError> {
+    if file.is_empty() {
+        let message = "slurm needs a profile, a YAML file with partition, account, gres and time: \
+                       --engine slurm:FILE; docs/fleets.md describes it";
+        return Err(ExecutorError::Argument(message.into()));
+    }
+    let profile = Profile::read(Path::new(&file))
+        .map_err(|error| ExecutorError::Argument(error.to_string().into()))?;
+    version().await.map_err(|said| {
+        let message = format!("no Slurm here: {said}; run this where `sbatch` and `squeue` work");
+        ExecutorError::Unavailable(message.into())
+    })?;
+    let engine = profile.engine.clone().unwrap_or_else(|| "auto".to_owned());
+    let gpus = profile.gpus();
+    let slurm = Box::new(Slurm { profile, file });
+    Ok(Box::new(Nodes::new(
+        REGISTRATION.word,
+        gpus,
+        engine,
+        slurm,
+    )?))
+}
+
+/// Slurm's version, where its controller answers.
+async fn version() -> Result<String, String> {
+    slurm(&["scontrol", "ping"], "").await?;
+    let version = slurm(&["sbatch", "--version"], "").await?;
+    Ok(version.trim().to_owned())
+}
+
+async fn examine() -> Vec<Finding> {
+    let what = "Slurm";
+    vec![match version().await {
+        Ok(version) => Finding::ok(what, version),
+        Err(said) => {
+            let fix = "needed for --engine slurm alone; run this where `sbatch` works";
+            Finding::missing(what, said, fix)
+        }
+    }]
+}
+
+struct Slurm {
+    profile: Profile,
+    /// Where the profile is.
+    file: String,
+}
+
+impl Slurm {
+    fn program(&self) -> String {
+        let own = || env::current_exe().unwrap_or_else(|_| PathBuf::from("torchgauge"));
+        let program = self.profile.program.clone();
+        program.unwrap_or_else(|| own().display().to_string())
+    }
+
+    /// What each task runs.
+    fn script(&self, parts: &Path) -> String {
+        let quoted = |word: String| command_line(&[word]);
+        let (parts, program) = (quoted(parts.display().to_string()), quoted(self.program()));
+        let engine = match self.profile.engine.as_deref() {
+            Some("podman") => PODMAN,
+            _ => "",
+        };
+        format!(
+            "#!/bin/sh\n\
+             part={parts}/$(printf %03d \"$SLURM_ARRAY_TASK_ID\")\n\
+             [ -f \"$part/session.json\" ] || exit {NOT_SHARED}\n\
+             command -v {program} >/dev/null || exit {NO_PROGRAM}\n\
+             export TORCHGAUGE_NODE=\"$SLURMD_NODENAME\"\n\
+             {engine}\
+             exec {program} node \"$part\"\n"
+        )
+    }
+
+    /// Submits these parts under this name; gives the job's number.
+    async fn submit(&self, name: &str, parts: &[&Part]) -> Result<String, ExecutorError> {
+        let folder = parts[0].folder.parent().unwrap_or(Path::new("."));
+        let blocks: Vec<String> = parts.iter().map(|part| part.block.to_string()).collect();
+        let mut words = vec![
+            "sbatch".to_owned(),
+            "--parsable".to_owned(),
+            "--requeue".to_owned(),
+            "--open-mode=append".to_owned(),
+            "--nodes=1".to_owned(),
+            format!("--job-name={name}"),
+            format!("--array={}", blocks.join(",")),
+            format!("--signal=B:TERM@{}", self.profile.notice_seconds()),
+            format!("--output={}/%3a/slurm.log", folder.display()),
+        ];
+        words.extend(self.profile.options());
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let said = slurm(&words, &self.script(folder)).await;
+        let said = said.map_err(|said| queue::refused(&said, &self.file))?;
+        // `12;cluster` where there are several.
+        let job = said.trim().split(';').next().unwrap_or_default();
+        Ok(job.to_owned())
+    }
+
+    /// Cancels every job of this name and waits until none is left.
+    async fn end(&self, name: &str, tell: &mut (dyn FnMut(&str) + Send)) {
+        let of_name = format!("--name={name}");
+        let cancelled = slurm(&["scancel", &of_name], "").await;
+        let began = Instant::now();
+        while began.elapsed() < CLEAN_UP {
+            match queue::live(name).await {
+                Ok(tasks) if tasks.is_empty() => return,
+                _ => sleep(PAUSES[0]).await,
+            }
+        }
+        let said = cancelled.err().unwrap_or_default();
+        tell(&format!(
+            "jobs are left in the queue ({said}); end them with `scancel {of_name}`"
+        ));
+    }
+
+    async fn carry_out(
+        &self,
+        name: &str,
+        parts: &[Part],
+        tell: &mut (dyn FnMut(&str) + Send),
+        cancel: &CancellationToken,
+    ) -> Result<(), ExecutorError> {
+        let unavailable = |said: String| {
+            let message = format!(
+                "Slurm does not answer: {said}; its jobs go on, and --resume finds them again"
+            );
+            ExecutorError::Unavailable(message.into())
+        };
+        let live = queue::live(name).await.map_err(unavailable)?;
+        let mut open: BTreeMap<u32, (String, Option<Instant>)> = BTreeMap::new();
+        open.extend(
+            live.iter()
+                .map(|task| (task.block, (task.id.clone(), None))),
+        );
+        let left = |part: &&Part| !part.is_complete && !open.contains_key(&part.block);
+        let left: Vec<&Part> = parts.iter().filter(left).collect();
+        if !left.is_empty() {
+            let job = self.submit(name, &left).await?;
+            tell(&format!("job {job} of {} blocks: {name}", left.len()));
+            open.extend(
+                left.iter()
+                    .map(|part| (part.block, (format!("{job}_{}", part.block), None))),
+            );
+        }
+        let (mut pause, mut answered) = (PAUSES[0], Instant::now());
+        let mut told: BTreeMap<u32, String> = BTreeMap::new();
+        while !open.is_empty() {
+            tokio::select! {
+                () = sleep(pause) => pause = (pause * 3 / 2).min(PAUSES[1]),
+                () = cancel.cancelled() => {
+                    self.end(name, tell).await;
+                    return Ok(());
+                }
+            }
+            let tasks = match queue::live(name).await {
+                Ok(tasks) => tasks,
+                Err(said) if answered.elapsed() > SILENCE => return Err(unavailable(said)),
+                Err(_) => continue,
+            };
+            answered = Instant::now();
+            for task in &tasks {
+                let words = task.to_string();
+                if told.insert(task.block, words.clone()).as_ref() != Some(&words) {
+                    tell(&words);
+                    pause = PAUSES[0];
+                }
+                if let Some(next) = queue::never(&task.reason).filter(|_| task.is_pending) {
+                    self.end(name, tell).await;
+                    let message = format!("{words}; profile {}: {next}", self.file);
+                    return Err(ExecutorError::Argument(message.into()));
+                }
+            }
+            let is_open = |block: &u32| tasks.iter().any(|task| task.block == *block);
+            let gone: Vec<u32> = open
+                .keys()
+                .copied()
+                .filter(|block| !is_open(block))
+                .collect();
+            for block in gone {
+                let Some((id, since)) = open.get_mut(&block) else {
+                    continue;
+                };
+                let ending = queue::ending(id).await;
+                let is_known = ending.is_some();
+                let since = since.get_or_insert_with(Instant::now);
+                if !is_known && since.elapsed() < ACCOUNTS {
+                    continue;
+                }
+                open.remove(&block);
+                if let Some(part) = parts.iter().find(|part| part.block == block) {
+                    tell(&self.ended(part, ending.unwrap_or_default()));
+                }
+                pause = PAUSES[0];
+            }
+        }
+        Ok(())
+    }
+
+    /// What is to be told of a part that no job carries out any more.
+    fn ended(&self, part: &Part, ending: queue::Ending) -> String {
+        let at = match ending.nodes.as_str() {
+            "" | "None" => String::new(),
+            nodes => format!(" on {nodes}"),
+        };
+        let block = part.block;
+        let session = SessionFolder::at(&part.folder).read_session();
+        if session.is_ok_and(|session| session.complete) {
+            return format!("block {block}{at} is done");
+        }
+        let why = ending.why(&part.folder.display().to_string(), &self.program());
+        format!("block {block}{at} {why}")
+    }
+}
+
+/// Starts Podman's service for the task; it ends with it.
+const PODMAN: &str = "socket=${TMPDIR:-/tmp}/podman-$SLURM_JOB_ID.sock\n\
+    podman system service --time=0 \"unix://$socket\" &\n\
+    for _ in 1 2 3 4 5 6 7 8 9 10; do [ -S \"$socket\" ] && break; sleep 1; done\n\
+    export CONTAINER_HOST=\"unix://$socket\"\n";
+
+impl Scheduler for Slurm {
+    fn carry<'a>(
+        &'a self,
+        session: &'a str,
+        parts: &'a [Part],
+        tell: &'a mut (dyn FnMut(&str) + Send),
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<(), ExecutorError>> {
+        Box::pin(async move {
+            let name = format!("torchgauge-{session}");
+            self.carry_out(&name, parts, tell, cancel).await
+        })
+    }
+
+    fn by_hand(&self, _: &Path) -> Option<String> {
+        None
+    }
+}

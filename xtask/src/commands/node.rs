@@ -1,0 +1,102 @@
+//! `torchgauge node`: carry out a part of a session, on whatever node this is.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use record::SessionFolder;
+
+use super::bench::{self, Job, Place, Suites, target::Target};
+use crate::{
+    cli::{ShareArgs, SourceArgs, TargetArgs, exit_codes},
+    error::{Error, Result},
+    printer::Printer,
+};
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = exit_codes!())]
+pub(crate) struct NodeArgs {
+    /// The part: one of the folders `parts/…` of a session that `bench --engine nodes` or
+    /// `--engine slurm:PROFILE` planned
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+    #[command(flatten)]
+    share: ShareArgs,
+    #[command(flatten)]
+    sources: SourceArgs,
+}
+
+/// Runs what is still to do of the part, and nothing else: what it records is gathered where the
+/// session was planned.
+pub(crate) async fn run(args: &NodeArgs, printer: &Printer) -> Result<()> {
+    let folder = &args.folder;
+    let session = SessionFolder::at(folder).read_session()?;
+    let Some(asked) = session
+        .asked
+        .clone()
+        .filter(|_| session.first_block.is_some())
+    else {
+        return Err(Error::Input(format!(
+            "{} is no part of a session; expected a folder `parts/…` of one that `bench --engine \
+             nodes` planned (a whole session goes on with `bench --resume`)",
+            folder.display()
+        )));
+    };
+    if session.complete {
+        printer.note("every run of this part is done");
+        return Ok(());
+    }
+    let mut sources = args.sources.clone();
+    sources.libtorch = sources.libtorch.or(asked.libtorch);
+    sources.scenario_binary = sources.scenario_binary.or(asked.scenario_binary);
+    sources.base_archive = sources.base_archive.or(asked.base_archive);
+    let target = TargetArgs {
+        image: asked.images,
+        engine: Some(asked.engine.parse().map_err(Error::Input)?),
+        device: Some(asked.device),
+        sources,
+    };
+    let suites = match asked.program {
+        Some(text) => Suites::Program(text),
+        None => Suites::Named(
+            asked
+                .suites
+                .iter()
+                .map(|suite| own(suite, folder))
+                .collect(),
+        ),
+    };
+    let loaded = bench::load(&suites)?;
+    let mut target = Target::find(&target, &loaded, &session.images, printer).await?;
+    let attributed = session.cells.iter().any(|cell| cell.steps.attribution);
+    let plan = target.plan(&loaded, Some(session.blocks), None)?;
+    let plan = plan.only(&asked.cells)?.attributed(attributed)?;
+    let plan = plan.spread(&target.places)?;
+    let share = ShareArgs {
+        share_gpu: args.share.share_gpu || session.policy.shares_gpu,
+        share_cpu: args.share.share_cpu || session.policy.shares_cpu,
+    };
+    let job = Job {
+        target: &mut target,
+        suites: &suites,
+        cells: &asked.cells,
+        plan,
+        deciding: None,
+        share,
+        place: Place::Resume {
+            folder: folder.clone(),
+            name: session.session,
+        },
+    };
+    let (folder, totals) = job.carry_out(printer).await?;
+    bench::end(totals, "node", &folder)
+}
+
+/// A suite's file as it was asked for, or the copy beside the part where this node does not have it.
+fn own(suite: &str, part: &Path) -> String {
+    let file = Path::new(suite);
+    let copy = file.file_name().map(|name| part.join(name));
+    match copy.filter(|copy| file.is_absolute() && !file.exists() && copy.exists()) {
+        Some(copy) => copy.display().to_string(),
+        None => suite.to_owned(),
+    }
+}

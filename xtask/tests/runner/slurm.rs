@@ -1,0 +1,237 @@
+//! Sessions on a real Slurm cluster, that of `.ci/slurm`. Nodes run the mock engine.
+
+use std::{
+    fs,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use record::Record;
+use rustix::process::Signal;
+
+use crate::support::{Home, Running};
+
+const CONF: &str = "/run/torchgauge-slurm/slurm.conf";
+
+/// A command of Slurm's on the tests' cluster.
+fn slurm(words: &[&str]) -> String {
+    let output = Command::new(words[0])
+        .args(&words[1..])
+        .env("SLURM_CONF", CONF)
+        .output();
+    let output = output.unwrap_or_else(|error| panic!("{}: {error}; run .ci/slurm", words[0]));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{words:?}: {said}; .ci/slurm starts a cluster"
+    );
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+impl Home {
+    /// A session by Slurm, with these lines in its profile.
+    fn on_slurm(&self, name: &str, script: &str, profile: &str, words: &str) -> Running {
+        let file = self.path("profile.yaml");
+        let text = format!("version: 1\nengine: 'mock:{script}'\n{profile}");
+        fs::write(&file, text).expect("the profile is written");
+        let line = format!(
+            "exec env SLURM_CONF={CONF} cargo xtask bench --suite {} --engine slurm:{} --device cpu \
+             --out {} {words}",
+            self.path("suite.yaml").display(),
+            file.display(),
+            self.path(name).display()
+        );
+        self.shell(name, &line)
+    }
+
+    fn resume_on_slurm(&self, name: &str) -> Running {
+        let folder = self.path(name);
+        let line = format!(
+            "exec env SLURM_CONF={CONF} cargo xtask bench --resume {}",
+            folder.display()
+        );
+        self.shell(name, &line)
+    }
+
+    /// The name of a session's jobs, once it is planned.
+    fn jobs(&self, name: &str) -> String {
+        until(|| self.path(name).join("session.json").exists());
+        format!("torchgauge-{}", self.read(name).0.session)
+    }
+
+    /// The tasks of a session that wait or run.
+    fn queue(&self, name: &str) -> String {
+        let name = format!("--name={}", self.jobs(name));
+        slurm(&["squeue", "--noheader", "--array", &name, "--format=%i"])
+    }
+
+    fn until_part_records(&self, part: &str, count: usize) {
+        let file = self.path(part).join("records.ndjson");
+        until(|| fs::read_to_string(&file).is_ok_and(|text| text.lines().count() >= count));
+    }
+}
+
+#[track_caller]
+fn until(mut is: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(90), "waited in vain");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn all_once(records: &[Record]) {
+    let again = records
+        .iter()
+        .find(|record| record.attempt > 1 || !record.outcome.is_ok());
+    assert!(again.is_none(), "{again:?}");
+}
+
+#[test]
+fn a_session_is_an_array_of_blocks() {
+    let home = Home::new();
+    let running = home.on_slurm("s", "*=sleep:1500", "time: 10", "--blocks 4");
+    let text = running.ends_with(0);
+    assert!(
+        text.contains("block 0 ") && text.contains(" is done"),
+        "{text}"
+    );
+    let (session, records) = home.read("s");
+    assert!(session.complete);
+    assert_eq!(records.len(), 4);
+    all_once(&records);
+    assert_eq!(session.machine_names(), "node1, node2");
+    assert_eq!(home.queue("s"), "");
+    assert!(home.path("s/report.html").exists());
+}
+
+#[test]
+fn a_submitter_that_is_killed_loses_no_job() {
+    let home = Home::new();
+    let running = home.on_slurm("s", "*=sleep:3000", "", "--blocks 2");
+    home.until_part_records("s/parts/000", 1);
+    running.signal(Signal::KILL);
+    let text = home.resume_on_slurm("s").ends_with(0);
+    assert!(
+        text.contains("still to do") || text.contains("is done"),
+        "{text}"
+    );
+    let (session, records) = home.read("s");
+    assert!(session.complete);
+    assert_eq!(records.len(), 2);
+    all_once(&records);
+}
+
+#[test]
+fn ctrl_c_leaves_nothing_in_the_queue() {
+    let home = Home::new();
+    let running = home.on_slurm("s", "0001=sleep:60000", "", "--blocks 3");
+    home.until_part_records("s/parts/000", 1);
+    running.signal(Signal::INT);
+    let text = running.ends_with(3);
+    assert!(text.contains("bench --resume"), "{text}");
+    assert_eq!(home.queue("s"), "");
+    let records = home.read("s").1;
+    assert!(
+        records.iter().any(|record| record.outcome.is_ok()),
+        "{records:?}"
+    );
+}
+
+#[test]
+fn a_job_that_somebody_cancels_is_named_and_goes_on_later() {
+    let home = Home::new();
+    let running = home.on_slurm("s", "*=sleep:4000", "", "--blocks 2");
+    home.until_part_records("s/parts/000", 0);
+    until(|| home.queue("s").lines().count() == 2);
+    slurm(&["scancel", &format!("--name={}", home.jobs("s"))]);
+    let text = running.ends_with(3);
+    assert!(text.contains("was cancelled (CANCELLED)"), "{text}");
+    home.resume_on_slurm("s").ends_with(0);
+    assert!(home.read("s").0.complete);
+}
+
+#[test]
+fn a_block_that_slurm_requeues_goes_on() {
+    let home = Home::new();
+    let text = "version: 1\ndescription: d\ndefaults: {blocks: 1, steps: {warmup: 1, measured: 4}}\n\
+        scenarios:\n- {name: one, model: vit-tiny}\n- {name: two, model: vit-tiny}\n";
+    fs::write(home.path("suite.yaml"), text).expect("the suite is written");
+    let running = home.on_slurm("s", "0001=sleep:8000", "", "");
+    home.until_part_records("s/parts/000", 1);
+    slurm(&["scontrol", "requeue", &home.queue("s")]);
+    // Slurm holds back what it requeues for two minutes.
+    until(|| {
+        let waits = slurm(&[
+            "squeue",
+            "--noheader",
+            "--array",
+            &format!("--name={}", home.jobs("s")),
+            "--format=%T",
+        ]);
+        waits == "PENDING"
+    });
+    slurm(&[
+        "scontrol",
+        "update",
+        &format!("JobId={}", home.queue("s")),
+        "StartTime=now",
+    ]);
+    running.ends_with(0);
+    let records = home.read("s").1;
+    let of_first = records.iter().filter(|record| record.order == 0);
+    assert_eq!(of_first.count(), 1, "what finished ran again: {records:?}");
+    assert!(home.read("s").0.complete);
+}
+
+#[test]
+fn a_block_out_of_time_names_the_key_and_goes_on() {
+    let home = Home::new();
+    let running = home.on_slurm("s", "0001=sleep:50000", "time: 1", "");
+    let text = running.ends_with(3);
+    assert!(text.contains("raise `time` in the profile"), "{text}");
+    assert_eq!(home.queue("s"), "");
+    let records = home.read("s").1;
+    assert!(
+        records
+            .iter()
+            .any(|run| run.order == 0 && run.outcome.is_ok()),
+        "{records:?}"
+    );
+}
+
+#[test]
+fn what_slurm_cannot_do_names_the_key_and_leaves_no_job() {
+    let home = Home::new();
+    for (name, profile, code, expected) in [
+        ("a", "partition: nope", 2, "no such `partition`"),
+        ("b", "gres: 'gpu:1'", 2, "no node has such a `gres`"),
+        (
+            "c",
+            "constraint: nope",
+            2,
+            "no node has such a `constraint`",
+        ),
+        ("d", "time: 5-0", 2, "`time` is above the partition's limit"),
+        ("e", "partitoin: x", 2, "unknown key `partitoin`"),
+        (
+            "f",
+            "partition: island",
+            3,
+            "it is not shared with the nodes",
+        ),
+        (
+            "g",
+            "program: /no/torchgauge",
+            3,
+            "the node has no program /no/torchgauge",
+        ),
+    ] {
+        let text = home.on_slurm(name, "", profile, "").ends_with(code);
+        assert!(text.contains(expected), "{name}: {text}");
+        if home.path(name).join("session.json").exists() {
+            assert_eq!(home.queue(name), "", "{name}");
+        }
+    }
+}
