@@ -9,6 +9,7 @@ use std::{
     str::FromStr,
 };
 
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
@@ -44,6 +45,11 @@ impl Digest {
     /// The 64 hexadecimal digits, without the `sha256:`.
     pub fn hex(&self) -> String {
         hex::encode(self.0)
+    }
+
+    /// As a wheel's list of files has it.
+    pub(crate) fn base64(&self) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(self.0)
     }
 
     /// The first 12 hexadecimal digits: short enough for a name, long enough to tell apart.

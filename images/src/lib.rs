@@ -53,7 +53,7 @@ pub use load::{
     own::{OwnImage, own_image},
     ready_made::{PROTOCOLS, ReadyMade, ready_made},
 };
-pub use package::{Package, write_package};
+pub use package::{Package, glibc_needed, write_package};
 pub use progress::{Action, Meter, Progress, Silent};
 pub use push::{Destination, Packed, Pushed};
 pub use spec::{

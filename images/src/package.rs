@@ -1,24 +1,29 @@
-//! The archive that a machine without a toolchain unpacks: the same bytes from any folder, and a
-//! list of checksums by which the program in it knows what was changed since.
+//! What `dist` packs, as an archive and as a wheel: the same bytes from any folder, and in the archive
+//! a list of checksums by which the program in it knows what was changed since.
 
-use std::{collections::BTreeMap, io::Write as _, path::Path};
+use std::{
+    collections::BTreeMap,
+    io::{Cursor, Write as _},
+    path::Path,
+};
 
 use flate2::{Compression, GzBuilder};
+use zip::{ZipWriter, write::SimpleFileOptions};
 
 use crate::{
-    Digest, Result, atomic_write,
+    Digest, Glibc, Result, atomic_write,
+    elf::Dynamic,
     error::at,
     oci::layer::{Node, Tree},
 };
 
 /// The list of checksums, in the form of `sha256sum`.
 const SUMS: &str = "SHA256SUMS";
-/// Files that are packed into one folder.
+/// Files that are packed into one folder, each with its permissions.
 #[derive(Debug)]
 pub struct Package {
     folder: String,
-    tree: Tree,
-    sums: BTreeMap<String, Digest>,
+    files: BTreeMap<String, (Vec<u8>, u32)>,
 }
 
 impl Package {
@@ -26,29 +31,63 @@ impl Package {
     pub fn new(folder: &str) -> Self {
         Self {
             folder: folder.to_owned(),
-            tree: Tree::default(),
-            sums: BTreeMap::new(),
+            files: BTreeMap::new(),
         }
     }
 
     /// Adds a file with these permissions.
     pub fn add(&mut self, path: &str, content: Vec<u8>, mode: u32) {
-        self.sums.insert(path.to_owned(), Digest::of(&content));
-        let place = format!("{}/{path}", self.folder);
-        self.tree.insert(&place, Node::Bytes { content, mode });
+        self.files.insert(path.to_owned(), (content, mode));
     }
 
     /// The archive, gzipped, with the checksums of all that was added.
     pub fn pack(mut self) -> Result<Vec<u8>> {
-        let line = |(path, sum): (&String, &Digest)| format!("{}  {path}\n", sum.hex());
-        let sums: String = self.sums.iter().map(line).collect();
+        let line = |(path, (content, _)): (&String, &(Vec<u8>, u32))| {
+            format!("{}  {path}\n", Digest::of(content).hex())
+        };
+        let sums: String = self.files.iter().map(line).collect();
         self.add(SUMS, sums.into_bytes(), 0o644);
+        let mut tree = Tree::default();
+        for (path, (content, mode)) in self.files {
+            let place = format!("{}/{path}", self.folder);
+            tree.insert(&place, Node::Bytes { content, mode });
+        }
         // Neither a time nor the name of an operating system.
         let gzip = GzBuilder::new().mtime(0).operating_system(255);
         let mut to = gzip.write(Vec::new(), Compression::best());
-        self.tree.write(&mut to)?;
+        tree.write(&mut to)?;
         to.finish().map_err(at(Path::new(&self.folder)))
     }
+
+    /// The files as a wheel, in their order, with the list that installers check: the folder is that
+    /// of its metadata, `NAME-VERSION.dist-info`.
+    pub fn wheel(mut self) -> Result<Vec<u8>> {
+        let record = format!("{}/RECORD", self.folder);
+        let line = |(path, (content, _)): (&String, &(Vec<u8>, u32))| {
+            let sum = Digest::of(content).base64();
+            format!("{path},sha256={sum},{}\n", content.len())
+        };
+        let mut lines: String = self.files.iter().map(line).collect();
+        lines.push_str(&format!("{record},,\n"));
+        self.add(&record, lines.into_bytes(), 0o644);
+        let mut to = ZipWriter::new(Cursor::new(Vec::new()));
+        let failed = at(Path::new(&self.folder));
+        for (path, (content, mode)) in self.files {
+            let options = SimpleFileOptions::default().unix_permissions(mode);
+            to.start_file(path, options.compression_level(Some(9)))
+                .map_err(|error| failed(error.into()))?;
+            to.write_all(&content).map_err(&failed)?;
+        }
+        let bytes = to.finish().map_err(|error| failed(error.into()))?;
+        Ok(bytes.into_inner())
+    }
+}
+
+/// The oldest glibc that a program starts with; `None` where it needs none.
+pub fn glibc_needed(program: &Path) -> Result<Option<Glibc>> {
+    let needed = Dynamic::of_file(program)?.versions_needed;
+    let versions = needed.iter().filter_map(|(_, name)| name.parse().ok());
+    Ok(versions.max())
 }
 
 /// Writes an archive, whole or not at all, and beside it `FILE.sha256` for `sha256sum --check`.

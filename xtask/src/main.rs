@@ -86,7 +86,7 @@ enum Command {
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
-    /// Pack this program with suites, image specs, completions and manual into one archive, for
+    /// Pack this program with suites, image specs, completions and manual into archive and wheel, for
     /// machines that build nothing; needs a checkout
     Dist(DistArgs),
     /// Run the whole test suite; needs a checkout

@@ -819,7 +819,7 @@ fn the_readme_shows_a_real_comparison() {
     let page = fs::read_to_string(root.join("README.md")).expect("README.md");
     let (before, rest) = page.split_once(BEGIN).expect("a command with its output");
     let (command, rest) = rest.split_once('\n').expect("its output");
-    let (shown, after) = rest.split_once("\n\n!").expect("the picture below it");
+    let (shown, after) = rest.split_once("\n\nThis").expect("the words below it");
     let output = Command::new(env!("CARGO_BIN_EXE_torchgauge"))
         .args(command.split(' '))
         .current_dir(&root)
@@ -834,7 +834,10 @@ fn the_readme_shows_a_real_comparison() {
     };
     let block: String = printed.lines().map(indent).collect();
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        let page = format!("{before}{BEGIN}{command}\n{}\n\n!{after}", block.trim_end());
+        let page = format!(
+            "{before}{BEGIN}{command}\n{}\n\nThis{after}",
+            block.trim_end()
+        );
         fs::write(root.join("README.md"), page).expect("README.md");
         return;
     }

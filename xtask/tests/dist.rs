@@ -1,4 +1,4 @@
-//! The archive of `dist`: what is in it, and what a changed byte does.
+//! The archive and the wheel of `dist`: what is in them, and what a changed byte does.
 
 use std::{
     fs,
@@ -92,9 +92,9 @@ fn an_unpacked_program_runs_alone_and_only_as_it_was_packed() {
         "suites/suites.md",
         "images/torch-2.11.0-cpu.yaml",
         "images/torch-2.11.0-cpu.lock.json",
-        "share/completions/_torchgauge",
-        "share/completions/torchgauge.bash",
-        "share/completions/torchgauge.fish",
+        "share/zsh/site-functions/_torchgauge",
+        "share/bash-completion/completions/torchgauge",
+        "share/fish/vendor_completions.d/torchgauge.fish",
         "share/man/man1/torchgauge.1",
         "share/man/man1/torchgauge-bench.1",
     ] {
@@ -137,6 +137,95 @@ fn an_unpacked_program_runs_alone_and_only_as_it_was_packed() {
         run(tar, &["-xzf", &name], home.path()).status.code(),
         Some(0)
     );
+}
+
+/// The minor version of the newest glibc that the program of these tests asks for.
+fn newest_glibc() -> u32 {
+    let objdump = Command::new("objdump")
+        .args(["-T", env!("CARGO_BIN_EXE_torchgauge")])
+        .output();
+    let symbols = objdump.expect("objdump runs").stdout;
+    let symbols = String::from_utf8_lossy(&symbols);
+    let versions = symbols.split("GLIBC_2.").skip(1);
+    let minor = |text: &str| {
+        text.split(|c: char| !c.is_ascii_digit())
+            .next()?
+            .parse()
+            .ok()
+    };
+    versions.filter_map(minor).max().unwrap_or(0).max(17)
+}
+
+/// Installed as the GitLab template does it, without an index: a program and a module that need no
+/// checkout. The platform of its name is that of the program in it.
+#[test]
+fn the_wheel_installs_without_a_network_the_program_and_the_module() {
+    let home = tempfile::tempdir().expect("a folder");
+    archive(home.path());
+    let entries = fs::read_dir(home.path()).expect("a folder").flatten();
+    let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let wheel = names.find(|name| name.ends_with(".whl")).expect("a wheel");
+    let platform = format!("manylinux_2_{}_x86_64", newest_glibc());
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(
+        wheel,
+        format!("torchgauge-{version}-py3-none-{platform}.whl")
+    );
+    let sums = format!("{wheel}.sha256");
+    let sha256sum = Path::new("sha256sum");
+    check(
+        &run(sha256sum, &["--check", &sums], home.path()),
+        0,
+        &["OK"],
+    );
+
+    let template = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../.ci/gitlab.yml"));
+    let template = template.expect("the template");
+    let (_, job) = template.split_once("\n---\n").expect("two documents");
+    let job = strict_yaml::Document::from_text("gitlab.yml", job).expect("a job");
+    let lines = job.value()["torchgauge"]["before_script"].clone();
+    let lines = lines.as_array().expect("commands").iter();
+    let mut lines: Vec<&str> = lines.filter_map(serde_json::Value::as_str).collect();
+    lines.push("command -v torchgauge; torchgauge --version");
+    let output = Command::new("bash")
+        .args(["-euc", &lines.join("\n")])
+        .current_dir(home.path())
+        .env("INSTALL", &wheel)
+        .env("PIP_NO_INDEX", "1")
+        .output()
+        .expect("bash runs");
+    check(&output, 0, &[".torchgauge/bin/torchgauge\ntorchgauge "]);
+
+    let prefix = home.path().join(".torchgauge");
+    let bin = prefix.join("bin");
+    let program = bin.join("torchgauge");
+    let doctor = run(&program, &["doctor"], home.path());
+    assert!(matches!(doctor.status.code(), Some(0 | 4)), "{doctor:?}");
+    let bench = ["bench", "--suite", "smoke", "--device", "cpu", "--dry-run"];
+    let bench = [&bench[..], &["--engine", "mock:"]].concat();
+    check(
+        &run(&program, &bench, home.path()),
+        0,
+        &["nothing was started"],
+    );
+    let module = "import torchgauge; print(torchgauge.__file__, torchgauge.__version__)";
+    let said = run(&bin.join("python3"), &["-c", module], home.path());
+    check(&said, 0, &["site-packages/torchgauge.py", version]);
+    assert!(prefix.join("share/man/man1/torchgauge-bench.1").is_file());
+    // pip compares each file with the list of the wheel.
+    let pip = bin.join("pip");
+    check(
+        &run(&pip, &["show", "--files", "torchgauge"], home.path()),
+        0,
+        &["bin/torchgauge"],
+    );
+    let remove = ["uninstall", "--yes", "torchgauge"];
+    check(
+        &run(&pip, &remove, home.path()),
+        0,
+        &["Successfully uninstalled"],
+    );
+    assert!(!program.exists());
 }
 
 #[test]

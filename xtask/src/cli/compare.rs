@@ -59,12 +59,9 @@ pub(crate) struct CompareArgs {
     /// `image=NAME`
     #[arg(value_name = "BASE")]
     pub(crate) base: String,
-    /// What to compare, in the same forms
-    #[arg(
-        value_name = "HEAD",
-        required_unless_present = "by",
-        conflicts_with = "by"
-    )]
+    /// What to compare, in the same forms; default: of a session with two images, the second against
+    /// the first
+    #[arg(value_name = "HEAD", conflicts_with = "by")]
     pub(crate) head: Option<String>,
     /// Compare two values of one axis within BASE, such as `precision=fp32,amp-bf16`
     #[arg(long, value_name = "AXIS=BASE,HEAD", value_parser = by)]

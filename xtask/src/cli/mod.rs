@@ -216,7 +216,7 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DistArgs {
-    /// Where to write the archive; default: `dist` in cargo's target folder
+    /// Where to write both; default: `dist` in cargo's target folder
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// A `torchgauge` that is compiled already, of whatever size, in place of compiling it

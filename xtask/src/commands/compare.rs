@@ -74,15 +74,19 @@ fn judge(args: &CompareArgs, printer: &Printer) -> Result<(Verdicts, Session)> {
     };
     let Some(head) = &args.head else {
         let chosen = Chosen::read(&args.base, args, None, printer)?;
-        let side = chosen.side()?;
-        // The command line asks for HEAD or --by.
-        let Some(by) = &args.by else {
-            return same_sides(&side);
+        let (base, head) = match (&args.by, &chosen.session.images[..]) {
+            (Some(by), _) => {
+                let side = chosen.side()?;
+                (
+                    side.along(&by.axis, &by.base)?,
+                    side.along(&by.axis, &by.head)?,
+                )
+            }
+            (None, [base, head]) if chosen.image.is_none() => {
+                (chosen.of(&base.name)?, chosen.of(&head.name)?)
+            }
+            (None, _) => return same_sides(&chosen.side()?),
         };
-        let (base, head) = (
-            side.along(&by.axis, &by.base)?,
-            side.along(&by.axis, &by.head)?,
-        );
         options.earlier = earlier(&base, &head, args, printer)?;
         let verdicts = verdict::compare(&base, &head, &options)?;
         return Ok((verdicts, chosen.session.clone()));
@@ -238,20 +242,22 @@ impl Chosen {
 
     /// Whether it has a cell that the other side has too, and is not that side itself.
     fn goes_with(&self, other: &Side<'_>) -> bool {
-        let pick = |image: &str| Side::pick(&self.session, &self.records.records, Some(image));
         let fits = |side: &Side<'_>| side.shares_a_cell(other) && !is_same(side, other);
         match self.side() {
             Ok(side) => fits(&side),
             // Which image is meant is asked of whoever wrote the command.
-            Err(SideError::Ambiguous { images, .. }) => {
-                let mut sides = images.iter().map(|image| pick(image));
-                sides.any(|side| side.is_ok_and(|side| fits(&side)))
-            }
+            Err(SideError::Ambiguous { images, .. }) => images
+                .iter()
+                .any(|image| self.of(image).is_ok_and(|side| fits(&side))),
             Err(_) => false,
         }
     }
 
     fn side(&self) -> std::result::Result<Side<'_>, SideError> {
         Side::pick(&self.session, &self.records.records, self.image.as_deref())
+    }
+
+    fn of(&self, image: &str) -> std::result::Result<Side<'_>, SideError> {
+        Side::pick(&self.session, &self.records.records, Some(image))
     }
 }

@@ -43,7 +43,14 @@ fn unpacked(home: &Home) -> PathBuf {
         .args(["-xzf", text(&archive), "-C", text(&home.path("."))])
         .status();
     assert!(tar.expect("tar runs").success());
-    home.path(name.strip_suffix(".tar.gz").expect("a gzipped archive"))
+    let folder = home.path(name.strip_suffix(".tar.gz").expect("a gzipped archive"));
+    if std::env::var_os(ARCHIVE).is_some() {
+        // The release starts on RHEL 7 and whatever is newer.
+        let glibc = images::glibc_needed(&folder.join("torchgauge")).expect("an ELF file");
+        let glibc = glibc.expect("linked to glibc");
+        assert!((glibc.major, glibc.minor) <= (2, 17), "{glibc}");
+    }
+    folder
 }
 
 /// An engine by its socket, and the name that the container's image has in it.

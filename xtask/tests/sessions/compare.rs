@@ -101,7 +101,7 @@ fn two_values_of_an_axis_are_compared_in_one_session() {
         2,
         "has several images",
     );
-    home.check(&["compare", "sessions/head"], 2, "HEAD");
+    home.check(&["compare", "sessions/head"], 2, "name one");
 }
 
 /// Two of one name are told apart by their digests; sessions of before that called the second by its

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: the program as one archive, for machines that have no toolchain.
+//! `cargo xtask dist`: the program as one archive and as a wheel, for machines without a toolchain.
 
 use std::{
     fs,
@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytesize::ByteSize;
-use images::Package;
+use images::{Glibc, Package};
 
 use crate::{
     cli::DistArgs,
@@ -19,6 +19,13 @@ use crate::{
 /// The program's name in the archive.
 pub(crate) const PROGRAM: &str = "torchgauge";
 const PROFILE: &str = "dist";
+/// What the program is compiled for. Not musl, which needs nothing of a machine but cannot load NVIDIA's
+/// libraries either: with glibc 2.17, of 2012, it starts on whatever PyTorch's wheels start on.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+const OLDEST: Glibc = Glibc {
+    major: 2,
+    minor: 17,
+};
 /// The most that the archive may take.
 const MOST_BYTES: u64 = 15_000_000;
 
@@ -33,11 +40,13 @@ const FILES: [(&str, &[&str], &str); 3] = [
     (".", &["LICENSE-APACHE", "LICENSE-MIT"], ""),
 ];
 
-/// Where shells look for completions, by the names that they go by.
+const README: &[u8] = include_bytes!("README.md");
+
+/// Where shells look for completions below a prefix such as `/usr/local` or a virtual environment.
 const COMPLETIONS: [(&str, &str); 3] = [
-    ("bash", "torchgauge.bash"),
-    ("zsh", "_torchgauge"),
-    ("fish", "torchgauge.fish"),
+    ("bash", "share/bash-completion/completions/torchgauge"),
+    ("zsh", "share/zsh/site-functions/_torchgauge"),
+    ("fish", "share/fish/vendor_completions.d/torchgauge.fish"),
 ];
 
 pub(crate) fn run(args: &DistArgs, printer: &Printer) -> Result<()> {
@@ -62,8 +71,18 @@ pub(crate) fn run(args: &DistArgs, printer: &Printer) -> Result<()> {
     let Some(version) = said.split_whitespace().nth(1) else {
         return Err(not_this_program(&program));
     };
+    let glibc = images::glibc_needed(&program)?
+        .unwrap_or(OLDEST)
+        .max(OLDEST);
+    if args.program.is_none() && glibc > OLDEST {
+        return Err(Error::Input(format!(
+            "{} needs glibc {glibc}; expected {OLDEST} or older: compile it with cargo-zigbuild",
+            program.display()
+        )));
+    }
+    let share = share(&program)?;
     let name = format!("{PROGRAM}-{version}-x86_64-linux");
-    let bytes = package(&name, &program, &root)?.pack()?;
+    let bytes = package(&name, &program, &share, &root)?.pack()?;
     let size = ByteSize::b(bytes.len() as u64);
     if args.program.is_none() && size.0 > MOST_BYTES {
         return Err(Error::Input(format!(
@@ -75,6 +94,12 @@ pub(crate) fn run(args: &DistArgs, printer: &Printer) -> Result<()> {
     let archive = out.join(format!("{name}.tar.gz"));
     let digest = images::write_package(&bytes, &archive)?;
     printer.line(&format!("{}  {size}, {digest}", archive.display()));
+    let tag = format!("py3-none-manylinux_{}_{}_x86_64", glibc.major, glibc.minor);
+    let bytes = wheel(version, &tag, &program, &share, &root)?.wheel()?;
+    let wheel = out.join(format!("{PROGRAM}-{version}-{tag}.whl"));
+    let digest = images::write_package(&bytes, &wheel)?;
+    let size = ByteSize::b(bytes.len() as u64);
+    printer.line(&format!("{}  {size}, {digest}", wheel.display()));
     printer.line(said.trim());
     Ok(())
 }
@@ -84,7 +109,8 @@ fn build(root: &Path) -> Result<PathBuf> {
     let target = workspace::target(root);
     let mut command = images::plain_cargo(root);
     command
-        .args(["build", "--locked", "--profile", PROFILE])
+        .args(["zigbuild", "--locked", "--profile", PROFILE])
+        .args(["--target", &format!("{TARGET}.{OLDEST}")])
         .args(["--package", "torchgauge", "--bin", PROGRAM, "--target-dir"])
         .arg(&target)
         .stdin(Stdio::null());
@@ -99,17 +125,22 @@ fn build(root: &Path) -> Result<PathBuf> {
     })?;
     if !status.success() {
         return Err(Error::Input(format!(
-            "the program did not compile: cargo ended with {status}; fix what it says above, and run \
-             again"
+            "the program did not compile: cargo ended with {status}; fix the error above, and run again. \
+             `pip install cargo-zigbuild ziglang` installs `cargo zigbuild`"
         )));
     }
-    Ok(target.join(PROFILE).join(PROGRAM))
+    Ok(target.join(TARGET).join(PROFILE).join(PROGRAM))
 }
 
-fn package(name: &str, program: &Path, root: &Path) -> Result<Package> {
+fn package(
+    name: &str,
+    program: &Path,
+    share: &[(String, Vec<u8>)],
+    root: &Path,
+) -> Result<Package> {
     let mut package = Package::new(name);
     package.add(PROGRAM, read(program)?, 0o755);
-    package.add("README.md", include_bytes!("README.md").to_vec(), 0o644);
+    package.add("README.md", README.to_vec(), 0o644);
     for (from, ends, to) in FILES {
         for file in files(&root.join(from))? {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
@@ -119,17 +150,56 @@ fn package(name: &str, program: &Path, root: &Path) -> Result<Package> {
             }
         }
     }
-    for (shell, name) in COMPLETIONS {
-        let script = ask(program, &["completions", shell])?;
-        package.add(&format!("share/completions/{name}"), script, 0o644);
+    for (place, content) in share {
+        package.add(place, content.clone(), 0o644);
+    }
+    Ok(package)
+}
+
+/// The program, and the Python module of its name. Suites, image specs and the hook are in the program.
+fn wheel(
+    version: &str,
+    tag: &str,
+    program: &Path,
+    share: &[(String, Vec<u8>)],
+    root: &Path,
+) -> Result<Package> {
+    let info = format!("{PROGRAM}-{version}.dist-info");
+    let data = format!("{PROGRAM}-{version}.data");
+    let mut wheel = Package::new(&info);
+    wheel.add(&format!("{data}/scripts/{PROGRAM}"), read(program)?, 0o755);
+    for (place, content) in share {
+        wheel.add(&format!("{data}/data/{place}"), content.clone(), 0o644);
+    }
+    let module = root.join("scenarios/python/torchgauge.py");
+    wheel.add("torchgauge.py", read(&module)?, 0o644);
+    for name in FILES[2].1 {
+        let license = read(&root.join(name))?;
+        wheel.add(&format!("{info}/licenses/{name}"), license, 0o644);
+    }
+    let metadata = include_str!("METADATA").replace("VERSION", version);
+    let metadata = [metadata.as_bytes(), README].concat();
+    wheel.add(&format!("{info}/METADATA"), metadata, 0o644);
+    let kind = format!(
+        "Wheel-Version: 1.0\nGenerator: {PROGRAM} {version}\nRoot-Is-Purelib: false\nTag: {tag}\n"
+    );
+    wheel.add(&format!("{info}/WHEEL"), kind.into_bytes(), 0o644);
+    Ok(wheel)
+}
+
+/// What the program writes for shells and for `man`, by the place below a prefix.
+fn share(program: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut share = Vec::new();
+    for (shell, place) in COMPLETIONS {
+        share.push((place.to_owned(), ask(program, &["completions", shell])?));
     }
     let pages = tempfile::tempdir().map_err(writing(&std::env::temp_dir()))?;
     ask(program, &["man", &pages.path().to_string_lossy()])?;
     for page in files(pages.path())? {
         let name = page.file_name().unwrap_or_default().to_string_lossy();
-        package.add(&format!("share/man/man1/{name}"), read(&page)?, 0o644);
+        share.push((format!("share/man/man1/{name}"), read(&page)?));
     }
-    Ok(package)
+    Ok(share)
 }
 
 /// What the program says to a command that reads nothing of this machine.
