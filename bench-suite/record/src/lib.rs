@@ -30,7 +30,7 @@ pub use claim::{CellChoice, ChosenCell, Claim, Expectation, Range, RangeError};
 pub use declared::{Better, DeclaredMetric, MOST_DECLARED, Unit};
 pub use folder::{BadLine, FolderError, Records, SessionFolder};
 pub use image::{ImageChange, ImageFacts, ImageLock, ImageParts, Part, PartValue, image_changes};
-pub use machine::{Cpu, Gpu, Machine, Place};
+pub use machine::{Cpu, Gpu, Link, Machine, PciPath, Place};
 pub use method::{Method, MethodDifference, MethodKey};
 pub use monitor::{
     Extent, GpuInterval, GpuMonitor, Monitor, Sample, Sampled, Scope, Series, thinned,

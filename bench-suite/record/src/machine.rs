@@ -90,6 +90,48 @@ pub struct Gpu {
     /// CUDA's compute capability, such as `9.0`; `None` where it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_capability: Option<String>,
+    /// The NUMA node that it hangs on; `None` where the host has but one, or does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa_node: Option<u32>,
+    /// The CPUs next to it, as the kernel lists them: `0-31,64-95`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near_cpus: Option<String>,
+    /// The ways to the other GPUs of the host, by their index.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<Link>,
+}
+
+/// The way from one GPU of a host to another.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Link {
+    /// Index of the other GPU.
+    pub to: u32,
+    /// NVLinks between the two, or to the switches between them.
+    pub nvlinks: u32,
+    /// What lies between them on PCIe.
+    pub path: Option<PciPath>,
+    /// Whether each reads the other's memory itself.
+    pub peer_access: Option<bool>,
+}
+
+/// What lies between two GPUs on PCIe, from near to far.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum PciPath {
+    /// Both are on one board.
+    Board,
+    /// One PCIe switch.
+    Switch,
+    /// Several switches, and no host bridge.
+    Switches,
+    /// A host bridge.
+    HostBridge,
+    /// The bridges of one NUMA node.
+    Node,
+    /// What connects NUMA nodes.
+    System,
 }
 
 impl Gpu {

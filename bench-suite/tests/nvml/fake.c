@@ -6,6 +6,8 @@
  *     gpus 2               how many there are
  *     0.processes 7,8      who uses GPU 0
  *     0.utilization 40     …, and temperature, throttle (bits of nvml.h), ecc, xid, lost
+ *     0.nvlinks 4          how many are up; 0.nvlinks_to 1: to GPU 1, else to a switch
+ *     ancestor 20          what lies between two GPUs on PCIe (levels of nvml.h)
  *
  * Layouts and numbers from nvml.h. What is missing here counts as not supported, as on old drivers.
  */
@@ -18,6 +20,7 @@ enum { SUCCESS = 0, INVALID_ARGUMENT = 2, INSUFFICIENT_SIZE = 7, TIMEOUT = 10, G
 typedef struct { unsigned pid; unsigned long long used; unsigned gpu, compute; } Process;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } Memory;
 typedef struct { unsigned gpu, memory; } Utilization;
+typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char text[32]; } Pci;
 typedef struct { void *device; unsigned long long type, data; unsigned gpu, compute; } Event;
 
 /* Handles are the index and one, so that none is null. */
@@ -153,6 +156,37 @@ int nvmlDeviceGetTotalEccErrors(void *device, int type, int counter, unsigned lo
     (void)counter;
     ALIVE(device);
     *count = of(device, "ecc", 0);
+    return SUCCESS;
+}
+
+static int pci(unsigned bus, Pci *pci) {
+    *pci = (Pci){"", 0, bus, 0, 0, 0, ""};
+    return SUCCESS;
+}
+
+int nvmlDeviceGetPciInfo_v3(void *device, Pci *info) { return pci(index_of(device) + 1, info); }
+
+int nvmlDeviceGetNvLinkState(void *device, unsigned link, int *is_active) {
+    *is_active = link < of(device, "nvlinks", 0);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, unsigned link, Pci *info) {
+    (void)link;
+    return pci((unsigned)of(device, "nvlinks_to", 254) + 1, info);
+}
+
+int nvmlDeviceGetTopologyCommonAncestor(void *device, void *other, int *level) {
+    (void)device;
+    (void)other;
+    *level = (int)number("ancestor", 50);
+    return SUCCESS;
+}
+
+/* 5 is not supported; 2 asks for NVLink, which two GPUs have where both have one that is up. */
+int nvmlDeviceGetP2PStatus(void *device, void *other, int what, int *status) {
+    int linked = of(device, "nvlinks", 0) && of(other, "nvlinks", 0);
+    *status = what == 2 && !linked ? 5 : 0;
     return SUCCESS;
 }
 

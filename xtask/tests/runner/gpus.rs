@@ -71,6 +71,38 @@ fn the_cpu_is_one_session_s_at_a_time() {
 }
 
 #[test]
+fn a_session_keeps_how_its_gpus_reach_each_other() {
+    let home = Home::new();
+    let links = |name: &str, state: &str| {
+        home.gpus(&format!("gpus 3\n{state}"));
+        home.bench(name, "", &[GPU]).ends_with(0);
+        let session = home.read(name).0;
+        let gpus = session.machine().gpus.clone();
+        gpus.into_iter().map(|gpu| gpu.links).collect::<Vec<_>>()
+    };
+    // Two have each other, the third nobody.
+    let found = links(
+        "direct",
+        "0.nvlinks 4\n0.nvlinks_to 1\n1.nvlinks 4\n1.nvlinks_to 0\nancestor 20\n",
+    );
+    let link = |to, nvlinks, path| record::Link {
+        to,
+        nvlinks,
+        path: Some(path),
+        peer_access: Some(true),
+    };
+    let switches = record::PciPath::Switches;
+    assert_eq!(found[0], [link(1, 4, switches), link(2, 0, switches)]);
+    assert_eq!(found[1], [link(0, 4, switches), link(2, 0, switches)]);
+    assert_eq!(found[2], [link(0, 0, switches), link(1, 0, switches)]);
+    // Behind switches each has all of its links to whoever has some.
+    let found = links("switched", "0.nvlinks 18\n1.nvlinks 18\n");
+    let system = record::PciPath::System;
+    assert_eq!(found[0], [link(1, 18, system), link(2, 0, system)]);
+    assert_eq!(found[2], [link(0, 0, system), link(1, 0, system)]);
+}
+
+#[test]
 fn sessions_that_agree_share_a_gpu() {
     let home = Home::new();
     let first = home.bench("first", "*=sleep:1500", &[GPU, "--share-gpu"]);

@@ -7,6 +7,8 @@ use nvml_wrapper::{
 };
 use record::{Cpu, Gpu, Machine};
 
+use super::topology;
+
 pub(super) fn name() -> String {
     without_gpus(Path::new("/")).name
 }
@@ -22,6 +24,7 @@ pub(super) fn machine() -> Machine {
             format!("{major}.{minor}")
         });
         machine.gpus = gpus(&nvml);
+        topology::find(&nvml, Path::new("/"), &mut machine.gpus);
     }
     machine
 }
@@ -142,6 +145,7 @@ fn gpus(nvml: &Nvml) -> Vec<Gpu> {
                     .cuda_compute_capability()
                     .ok()
                     .map(|found| format!("{}.{}", found.major, found.minor)),
+                ..Gpu::default()
             })
         })
         .collect()

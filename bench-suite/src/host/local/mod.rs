@@ -9,6 +9,7 @@ mod monitor;
 mod nvml;
 mod processes;
 mod system;
+mod topology;
 
 use std::{
     collections::BTreeSet,

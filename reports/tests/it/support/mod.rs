@@ -238,6 +238,7 @@ fn machine(cuda: bool) -> Machine {
                 mig: Some(false),
                 persistence: Some(true),
                 compute_capability: Some("9.0".into()),
+                ..Gpu::default()
             }]
         } else {
             Vec::new()
