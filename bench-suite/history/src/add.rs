@@ -37,7 +37,7 @@ impl History {
     /// Labels are kept in the session's folder as well.
     pub fn add(&self, folder: &SessionFolder, labels: &Labels) -> Result<Added, HistoryError> {
         let (session, mut records) = (folder.read_session()?, folder.read_records()?);
-        metrics::add_scaling(&mut records.records);
+        metrics::across_runs(&mut records.records);
         if let Err(why) = of_records::check(&session, &records.records) {
             let path = folder.path().display();
             return refused(format!("the session in {path} cannot be added: {why}"));

@@ -340,7 +340,8 @@ catalogue! {
         "Making the model.");
     WARMUP = headline(explains(0.1, seconds("warmup_seconds", "warm-up",
         ("phase: warm-up", source::CLOCK),
-        "Steps before measuring, cuDNN's trials and the compiling of kernels among them.")));
+        "Steps before measuring, cuDNN's trials and the compiling of kernels among them. Of runs \
+         that share a kernel cache, the first, which fills it, has none where sessions are read.")));
 
     IMAGE_SIZE = headline(bytes("image_size_bytes", "image size", ("the image", source::IMAGE),
         "Bytes of all layers of the image. It belongs to no run; a comparison judges it once."));

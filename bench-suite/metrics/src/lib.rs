@@ -5,6 +5,7 @@
 //! `docs/metrics.md` read it. A new metric is one row of [`catalogue`].
 
 pub mod catalogue;
+mod kernel_cache;
 mod page;
 mod rules;
 mod scaling;
@@ -17,7 +18,12 @@ pub use judge::compare::{Direction, Kind};
 pub use page::page;
 pub use record::Unit;
 pub use rules::broken_rule;
-pub use scaling::add_scaling;
+
+/// Works out what follows from several runs of a session, so that no record holds it.
+pub fn across_runs(records: &mut [record::Record]) {
+    scaling::add_scaling(records);
+    kernel_cache::leave_out_the_filling(records);
+}
 
 /// The times that metrics are about, besides moments and phases of the workload.
 pub mod window {

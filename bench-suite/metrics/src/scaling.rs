@@ -26,8 +26,8 @@ fn count(record: &Record) -> usize {
 
 /// Adds the scaling efficiency to the values of each run of more ranks than the fewest of its cell
 /// otherwise, in the same session: against the run of the fewest in the same block, or the median of
-/// all these where that one failed. It follows from several runs, so no record holds it.
-pub fn add_scaling(records: &mut [Record]) {
+/// all these where that one failed.
+pub(crate) fn add_scaling(records: &mut [Record]) {
     let mut alike: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (place, record) in records.iter().enumerate() {
         if record.axes.contains_key(AXIS) && each(record).is_some() {

@@ -28,7 +28,7 @@ impl Source {
             );
             !is_open || last.get(&record.run) == Some(&record.attempt)
         });
-        metrics::add_scaling(&mut records.records);
+        metrics::across_runs(&mut records.records);
         Ok(Self {
             session: folder.read_session()?,
             records,

@@ -19,7 +19,7 @@ pub(crate) fn run(args: &ClaimsArgs, printer: &Printer) -> Result<()> {
     let records = folder.read_records()?;
     session_ref::note_left_out(&session.session, &records.left_out(), printer);
     let mut records = records.records;
-    metrics::add_scaling(&mut records);
+    metrics::across_runs(&mut records);
     if let Some(image) = &place.image {
         // An image that did not run is an error, and not a session without measurements.
         Side::pick(&session, &records, Some(image))?;

@@ -230,7 +230,7 @@ impl Chosen {
     fn at(place: session_ref::Found) -> Result<Self> {
         let folder = SessionFolder::at(place.folder);
         let mut records = folder.read_records()?;
-        metrics::add_scaling(&mut records.records);
+        metrics::across_runs(&mut records.records);
         Ok(Self {
             session: folder.read_session()?,
             records,
