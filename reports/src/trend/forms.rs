@@ -171,16 +171,21 @@ pub(crate) fn page(
             sections.push(Section::of(id, &title, blocks.collect()));
         }
     }
-    let told = [tally(all)].into_iter();
-    let told = told.chain(first(all, entries).into_iter().flatten());
-    let mut summary = vec![Block::List(told.collect()), Block::Method(ABOUT.to_owned())];
+    let told = first(all, entries).into_iter().flatten();
+    let told = told.chain(
+        all.iter()
+            .filter(|_| all.len() == 1)
+            .filter_map(Series::newest),
+    );
+    let told = told.chain([tally(all)]);
+    let mut summary = vec![Block::Method(ABOUT.to_owned())];
     if drawn < all.len() {
         let left = plural(all.len() - drawn, "more series is", "more series are");
         let help = "select fewer with --metric or --scenario";
         summary.push(Block::Text(format!("{left} not drawn; {help}.")));
     }
     let page = Page {
-        verdict: Vec::new(),
+        verdict: vec![Block::List(told.collect())],
         title: match all {
             [only] => format::clean(&only.title),
             _ => format!("{} over time", plural(all.len(), "metric", "metrics")),

@@ -164,6 +164,28 @@ impl Series {
         (!remarks.is_empty()).then(|| remarks.join("; "))
     }
 
+    /// Where it is now and since when, and where it changed most.
+    pub(super) fn newest(&self) -> Option<String> {
+        let told = |change: &ChangePoint| {
+            let [ratio, interval] = [ratio(change), interval(change)];
+            let first = self.first_of(change);
+            format!("{ratio} ({interval}) at {first}, {}", self.word(change))
+        };
+        let newest = self.changes().last()?;
+        let size = |change: &&ChangePoint| change.ratio.map_or(0.0, |ratio| ratio.ln().abs());
+        let largest = self.changes().iter();
+        let largest = largest.max_by(|one, other| size(one).total_cmp(&size(other)));
+        let largest = largest.filter(|largest| largest.index != newest.index);
+        let largest = largest.map(|largest| format!(" The largest change: {}.", told(largest)));
+        Some(format!(
+            "{} since {}: {}.{}",
+            self.value(newest.after),
+            time(newest.timestamp),
+            told(newest),
+            largest.unwrap_or_default()
+        ))
+    }
+
     /// `driver 570.86 to 580.12`: what a change came with.
     pub(super) fn cause(&self, change: &ChangePoint) -> Option<String> {
         causes(self.changed_with(change))
