@@ -6,12 +6,13 @@ use std::{collections::BTreeSet, mem};
 use judge::{claims::Outcome, compare::Verdict};
 use metrics::{Metric, catalogue};
 use record::{Record, SuiteQuestion, YesWhen};
-use verdict::ClaimFound;
+use verdict::{ClaimFound, ClaimPair};
 
 use super::{
     changes::Change,
     group::{Group, Row},
     report::CellSummary,
+    slow,
     view::View,
 };
 use crate::words::{
@@ -48,8 +49,9 @@ pub(super) fn of(view: &View, changes: &[Change]) -> Vec<String> {
     let is_told = |one: &&Change| asks(YesWhen::Changes) && named.first() == Some(&one.metric);
     let others: Vec<&Change> = changes.iter().filter(|one| !is_told(one)).collect();
     let values = by_metric(view, &named, &others);
-    let images = across_images(view);
-    [decided, values, limits, images, bits, failing(view)].concat()
+    let images = across_cells(view);
+    let slow = slow::of(view);
+    [decided, values, limits, images, bits, failing(view), slow].concat()
 }
 
 fn questions<'a>(view: &'a View) -> impl Iterator<Item = &'a SuiteQuestion> {
@@ -224,13 +226,17 @@ fn values(view: &View, metric: &Metric) -> Option<String> {
     (!told.is_empty()).then(|| told.join(", "))
 }
 
-/// What claims about two images come to: where there are some, several images ran for their sake.
-fn across_images(view: &View) -> Vec<String> {
+/// What claims about two images or two scenarios come to: where there are some, these ran for their
+/// sake.
+fn across_cells(view: &View) -> Vec<String> {
     let sessions = view.report.sessions.iter();
     let claims = sessions.flat_map(|session| &session.claims);
     let told = claims.flat_map(|found| {
         let alike = claims::alike(found).into_iter();
-        let alike = alike.filter(|pairs| pairs[0].is_across_images());
+        let is_of_two = |pairs: &Vec<&ClaimPair>| {
+            pairs[0].is_across_images() || found.claim.treated.scenario.is_some()
+        };
+        let alike = alike.filter(is_of_two);
         alike.map(|pairs| {
             let pair = pairs[0];
             let (measured, claimed) = (

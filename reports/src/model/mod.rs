@@ -14,6 +14,7 @@ mod report;
 mod rerun;
 pub(crate) mod run_peak;
 mod sentences;
+mod slow;
 mod source;
 mod spread;
 pub(crate) mod time;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use record::{Deciding, Gpu, ImageFacts, ImageParts, LookEnd, Machine, command_line};
 
+use super::topology;
 use crate::{
     document::{Block, Card, Fact},
     model::SessionSummary,
@@ -29,12 +30,14 @@ pub(crate) fn blocks(session: &SessionSummary) -> Vec<Block> {
         facts: image(of),
         layers: of.layers.clone(),
     }));
+    let matrices = session.hosts.values().filter_map(topology::matrix);
     let notes = (!session.notes.is_empty()).then(|| Block::List(session.notes.clone()));
     let title = Block::Heading(format!("Session {}", session.session));
     [title]
         .into_iter()
         .chain(notes)
         .chain([Block::Cards(cards)])
+        .chain(matrices.map(Block::Table))
         .collect()
 }
 

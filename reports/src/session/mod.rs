@@ -8,6 +8,7 @@ mod matrix;
 mod ranks;
 pub(crate) mod sections;
 pub mod text;
+mod topology;
 
 use std::path::{Path, PathBuf};
 

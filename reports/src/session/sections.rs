@@ -2,7 +2,7 @@
 
 use verdict::ClaimFound;
 
-use super::{cells, facts, matrix, ranks};
+use super::{cells, facts, matrix, ranks, topology};
 use crate::{
     claims, comparison, counts,
     document::{Block, Cell, Column, Kind, Mark, Section, Table, TableRow, known},
@@ -59,7 +59,12 @@ pub(crate) fn place(view: &View) -> Vec<Block> {
     let lines = only.clone().flat_map(facts::in_short);
     let comparisons = only.flat_map(|session| &session.comparisons);
     let differences = comparisons.filter_map(comparison::differences);
-    lines.chain(differences).map(Block::Method).collect()
+    let has_ranks = view.runs.iter().flatten().any(|run| run.ranks.len() > 1);
+    let hosts = sessions.iter().filter(|_| has_ranks && sessions.len() == 1);
+    let hosts = hosts.flat_map(|session| session.hosts.values());
+    let ways = hosts.filter_map(topology::in_short);
+    let lines = lines.chain(ways).chain(differences);
+    lines.map(Block::Method).collect()
 }
 
 /// Versions side by side, or a picture of the gravest verdicts.

@@ -201,6 +201,119 @@ fn a_metric_that_a_suite_declares_is_compared_and_shown() {
     }
 }
 
+/// One cell of so many ranks, each with its step in each of some runs.
+fn of_ranks(steps: &[&[f64]]) -> Source {
+    let mut fake = Fake::gpu();
+    fake.cells.truncate(1);
+    fake.failing.clear();
+    let mut source = fake.source();
+    source.records.records.truncate(steps.len());
+    for (record, steps) in source.records.records.iter_mut().zip(steps) {
+        let ranks = (0..).zip(*steps).map(|(rank, step)| Rank {
+            rank,
+            place: record::Place {
+                host: "node-1".to_owned(),
+                device: Device::Cuda(rank),
+            },
+            started: None,
+            values: [
+                ("step_median_seconds".to_owned(), *step),
+                // Half of a step is the exchange, in which ranks wait for each other.
+                ("exposed_exchange_ratio".to_owned(), 0.5),
+            ]
+            .into(),
+        });
+        record.ranks = ranks.collect();
+    }
+    source
+}
+
+#[test]
+fn a_gpu_that_is_slower_than_the_others_in_every_run_is_named() {
+    let answers = |source: Source| View::of(&[source]).report.headline.answers.join("\n");
+    let slow: &[&[f64]] = &[
+        &[0.1, 0.104, 0.1, 0.1],
+        &[0.101, 0.106, 0.1, 0.1],
+        &[0.1, 0.103, 0.1, 0.1],
+    ];
+    let told = answers(of_ranks(slow));
+    let expected = "Slow GPU: cuda:1 takes longer than the other ranks for its own part of a step, in \
+                    each of 3 runs of resnet50 fp32 bs64: +3.00 % to +6.00 % of their median.";
+    assert_eq!(told, expected);
+    // Not in every run, by less than counts as none, in fewer runs, or by design.
+    let once: &[&[f64]] = &[&[0.1, 0.104], &[0.101, 0.101], &[0.1, 0.103]];
+    let little: &[&[f64]] = &[&[0.1, 0.1004], &[0.1, 0.1004], &[0.1, 0.1004]];
+    for steps in [once, little, &slow[..2]] {
+        assert_eq!(answers(of_ranks(steps)), "", "{steps:?}");
+    }
+    let mut split = of_ranks(slow);
+    for record in &mut split.records.records {
+        let axes = record
+            .axes
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        record.axes = axes.chain([("parallel", "pipeline")]).collect();
+    }
+    for cell in &mut split.session.cells {
+        let axes = cell
+            .axes
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        cell.axes = axes.chain([("parallel", "pipeline")]).collect();
+    }
+    assert_eq!(answers(split), "");
+}
+
+#[test]
+fn the_ways_between_gpus_are_a_sentence_and_a_matrix() {
+    let mut source = of_ranks(&[&[0.1, 0.1], &[0.1, 0.1], &[0.1, 0.1]]);
+    let machine = source.session.hosts.values_mut().next().unwrap();
+    let gpu = |index: u32| record::Gpu {
+        index,
+        numa_node: Some(index / 2),
+        near_cpus: Some("0-15".to_owned()),
+        links: (0..4)
+            .filter(|to| *to != index)
+            .map(|to| record::Link {
+                to,
+                nvlinks: if to / 2 == index / 2 { 4 } else { 0 },
+                path: Some(record::PciPath::System),
+                peer_access: Some(to / 2 == index / 2),
+            })
+            .collect(),
+        ..machine.gpus[0].clone()
+    };
+    let gpus = (0..4).map(gpu).collect();
+    machine.gpus = gpus;
+    let sources = [kept(&source)];
+    let page = html::render(&View::of(&sources)).unwrap();
+    let (first, rest) = page.split_once("<nav").unwrap();
+    let told = "Between the GPUs: NV4 (4 NVLinks) 0–1, 2–3; SYS (from one NUMA node to another) 0–2, \
+                0–3, 1–2, 1–3.";
+    assert!(first.contains(told), "{first}");
+    let (_, matrix) = rest
+        .split_once("How the GPUs reach each other. NV4: 4 NVLinks; SYS")
+        .unwrap();
+    let (matrix, _) = matrix.split_once("</table>").unwrap();
+    for words in [
+        ">GPU 0</th>",
+        ">NV4</td>",
+        "no peer access",
+        ">NUMA node</th>",
+        ">0-15</td>",
+    ] {
+        assert!(matrix.contains(words), "{words} in {matrix}");
+    }
+    assert_eq!(matrix.matches(">NV4</td>").count(), 4, "{matrix}");
+    // Of a session of one GPU nobody asks for it before anything else.
+    for record in &mut source.records.records {
+        record.ranks.clear();
+    }
+    let page = html::render(&View::of(&[source])).unwrap();
+    let (first, rest) = page.split_once("<nav").unwrap();
+    assert!(!first.contains("Between the GPUs") && rest.contains(">NV4</td>"));
+}
+
 #[test]
 fn a_run_of_two_processes_is_shown_by_what_they_come_to() {
     let mut fake = Fake::gpu();
