@@ -28,6 +28,10 @@ pub(crate) struct Plot {
 pub(crate) type Drawing = (Vec<Key>, Vec<Chart>);
 
 impl Plot {
+    pub(crate) fn is_curve(&self) -> bool {
+        self.id == super::sweep::PLOT.id
+    }
+
     pub(crate) fn section(&self, (legend, charts): Drawing) -> Option<Section> {
         let has_charts = !charts.is_empty();
         let picture = Picture::of(self.id, self.title, legend, charts);

@@ -21,12 +21,14 @@ pub(super) const PLOT: Plot = Plot {
     title: "Swept quantities",
     about: "Medians of cells that differ in one quantity alone, of at least three values of it: the \
             latency of requests against the rate at which they arrive, and peak memory against the \
-            batch; of at least two: throughput of a rank against their number, as a share of that with \
-            the fewest.",
+            batch, and bus bandwidth against the size of the message; of at least two: throughput of a \
+            rank against their number, as a share of that with the fewest.",
     answers: &[
         "latency_p99_seconds",
         "first_token_p99_seconds",
         "goodput_requests_per_second",
+        "scaling_efficiency_ratio",
+        "bus_bandwidth_bytes_per_second",
     ],
     is_detail: true,
     draw,
@@ -47,7 +49,7 @@ struct Sweep {
     limit: fn(&View, usize) -> Option<(String, f64)>,
 }
 
-const SWEEPS: [Sweep; 4] = [
+const SWEEPS: [Sweep; 5] = [
     Sweep {
         along: ("Arrivals a second", Quantity::Plain),
         up: ("p99 latency", Quantity::Seconds),
@@ -67,16 +69,6 @@ const SWEEPS: [Sweep; 4] = [
         limit: objective,
     },
     Sweep {
-        along: ("Batch", Quantity::Plain),
-        up: ("Peak of the process on the GPU", Quantity::Bytes),
-        place: |view, cell| by_axis(view, cell, "batch"),
-        metric: &catalogue::RUN_PROCESS_PEAK,
-        limit: |view, cell| {
-            let limit = view.runs[cell].first()?.method.bytes("limits.gpu_memory")?;
-            Some((format!("limit, {}", format::bytes(limit)), limit))
-        },
-    },
-    Sweep {
         along: ("Ranks", Quantity::Plain),
         up: ("Efficiency", Quantity::Percent),
         place: |view, cell| {
@@ -87,6 +79,23 @@ const SWEEPS: [Sweep; 4] = [
         },
         metric: &catalogue::THROUGHPUT,
         limit: |_, _| None,
+    },
+    Sweep {
+        along: ("Message", Quantity::Bytes),
+        up: ("Bus bandwidth", Quantity::Bandwidth),
+        place: |view, cell| by_axis(view, cell, "message"),
+        metric: &catalogue::BUS_BANDWIDTH,
+        limit: |_, _| None,
+    },
+    Sweep {
+        along: ("Batch", Quantity::Plain),
+        up: ("Peak of the process on the GPU", Quantity::Bytes),
+        place: |view, cell| by_axis(view, cell, "batch"),
+        metric: &catalogue::RUN_PROCESS_PEAK,
+        limit: |view, cell| {
+            let limit = view.runs[cell].first()?.method.bytes("limits.gpu_memory")?;
+            Some((format!("limit, {}", format::bytes(limit)), limit))
+        },
     },
 ];
 
@@ -221,7 +230,7 @@ impl Sweep {
         Entry::new(name.clone(), format!("{value}, {runs}"))
             .with(Kind::Name, [("cell", name.into())])
             .numbers([
-                (self.along.0, Some(at.to_string())),
+                (self.along.0, Some(self.along.1.write(at))),
                 (self.up.0, Some(value)),
             ])
     }

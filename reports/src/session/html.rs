@@ -30,10 +30,10 @@ pub fn render(view: &View) -> Result<String, ReportError> {
     }
     let mut plots = plots::in_order(view);
     let mut first = sections::changes(view);
-    // Behind the changes, of which there are none then.
-    if first.is_empty()
-        && let Some(plot) = plots.get(1)
-        && plots::place_asked(view, plot).is_some()
+    // Behind the changes; before them where there are none, and where a curve is what is asked for first.
+    if let Some(plot) = plots.get(1)
+        && let Some(asked) = plots::place_asked(view, plot)
+        && (first.is_empty() || asked == 0 && plot.is_curve())
         && let Some(drawn) = drawn(view, plot, "first")
     {
         first = drawn.blocks;
