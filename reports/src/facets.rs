@@ -173,10 +173,15 @@ pub(crate) fn attributes(about: &About) -> String {
     )
 }
 
-/// The same of what is drawn of a cell of the report: its place in the table of cells.
-pub(crate) fn of_cell(view: &View, cell: usize) -> String {
+/// The place of a cell of the report in the table of cells.
+pub(crate) fn row_of(view: &View, cell: usize) -> Option<usize> {
     let mut cells = view.groups.iter().flat_map(Group::cells);
-    let row = cells.position(|other| other == cell);
+    cells.position(|other| other == cell)
+}
+
+/// The same of what is drawn of a cell.
+pub(crate) fn of_cell(view: &View, cell: usize) -> String {
+    let row = row_of(view, cell);
     row.map_or_else(String::new, |row| format!(" data-row=\"{row}\""))
 }
 

@@ -35,8 +35,8 @@ pub(crate) struct Chart {
     /// Its heading: a scenario's name.
     pub(crate) heading: String,
     pub(crate) subtitle: String,
-    /// Attributes by which a page's script finds it, of a chart that is about one cell.
-    pub(crate) about: String,
+    /// Of a chart that is about one cell, its place in the table of cells.
+    pub(crate) row: Option<usize>,
     /// What calls for attention beside it.
     pub(crate) remark: Option<String>,
     /// What explains a part of it, below it.

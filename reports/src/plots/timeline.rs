@@ -58,7 +58,7 @@ fn draw(view: &View) -> Drawing {
         let runs = chosen(view, group).into_iter();
         let charts = runs.filter_map(move |(label, cell, run)| {
             Some(Chart {
-                about: facets::of_cell(view, cell),
+                row: facets::row_of(view, cell),
                 heading: format!("{} {}", group.scenario, format::clean(&label)),
                 ..chart(run, &limits)?
             })

@@ -2,7 +2,10 @@
 
 use askama::Template;
 
-use super::sections;
+use super::{
+    behind,
+    sections::{self, RESULTS},
+};
 use crate::{
     document::{Block, Section},
     model::{Group, View, versions},
@@ -21,8 +24,8 @@ pub fn render(view: &View) -> Result<String, ReportError> {
         // Versions side by side have the numbers of the table.
         section.is_folded = section.id == sections::RANKS
             || is_long && section.id == sections::COMPARISON
-            || section.id == sections::RESULTS && !versions.is_empty();
-        if section.id == sections::RESULTS && !view.report.cells.is_empty() {
+            || section.id == RESULTS && !versions.is_empty();
+        if section.id == RESULTS && !view.report.cells.is_empty() {
             let cells = view.groups.iter().flat_map(Group::cells);
             let commands = cells.map(|cell| view.commands[cell].clone());
             section.blocks.push(Block::Commands(commands.collect()));
@@ -42,10 +45,19 @@ pub fn render(view: &View) -> Result<String, ReportError> {
     let pictures = plots
         .into_iter()
         .filter_map(|plot| drawn(view, plot, plot.id));
-    sections.extend(pictures.map(|picture| Section {
+    let (of_cells, of_all): (Vec<Section>, Vec<Section>) =
+        pictures.partition(|picture| is_long && behind::is_of_cells(picture));
+    sections.extend(of_all.into_iter().map(|picture| Section {
         is_folded: is_long,
         ..picture
     }));
+    let behind = behind::section(view, of_cells);
+    for section in &mut sections {
+        if let (RESULTS, Some((_, firsts))) = (&*section.id, &behind) {
+            behind::lead(view, &mut section.blocks, firsts);
+        }
+    }
+    sections.extend(behind.map(|(section, _)| section));
     sections.push(Section {
         is_folded: is_long,
         ..Section::of("facts", sections::FACTS, sections::facts(view))

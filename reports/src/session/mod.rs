@@ -1,5 +1,6 @@
 //! The report of one or more sessions.
 
+mod behind;
 pub(crate) mod cells;
 mod facts;
 pub mod html;

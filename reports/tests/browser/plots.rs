@@ -11,13 +11,13 @@ use crate::{
 };
 
 /// The first run of the monitors, and its first panel.
-const PAPER: &str = "#monitor figure:first-of-type .paper";
+const PAPER: &str = "#monitor-1 .paper";
 
 fn open() -> (Browser, Page) {
     let page = Page::of(&[two_images()]);
     let mut browser = Browser::start(1400, 900);
     browser.open(&page.file, "");
-    browser.evaluate("document.querySelectorAll('.more').forEach(one => { one.open = true; })");
+    browser.evaluate("document.querySelectorAll('details:not(figure details)').forEach(one => { one.open = true; })");
     (browser, page)
 }
 
@@ -58,8 +58,9 @@ fn values_of_all_panels_are_read_out_under_the_pointer() {
         format!("document.querySelector('{PAPER}').querySelectorAll('[data-panel]').length");
     assert_eq!(browser.evaluate(&crosshairs), browser.evaluate(&panels));
     // What is read is what was measured at that time.
-    let subtitle = browser.text("document.querySelector('#monitor figcaption .muted').textContent");
-    let run = subtitle.split_whitespace().nth(1).unwrap();
+    let subtitle =
+        browser.text("document.querySelector('#monitor-1 figcaption .muted').textContent");
+    let run = subtitle.split_whitespace().nth(2).unwrap();
     let record = source
         .records
         .records
@@ -139,7 +140,7 @@ fn a_stretch_of_time_fills_the_panels() {
     let read = browser.text(READ);
     let at: f64 = read.split(' ').next().unwrap().parse().unwrap();
     assert!((at / seconds - 0.375).abs() < 0.02, "{read} of {seconds}");
-    browser.click("#monitor .tools button:nth-child(2)");
+    browser.click("#monitor-1 .tools button:nth-child(2)");
     assert_eq!(browser.evaluate(&lines), before);
     assert_eq!(browser.complaints(), [""; 0]);
 }

@@ -13,6 +13,10 @@ fn page(fakes: &[Fake]) -> String {
     html::render(&View::of(&sources)).unwrap()
 }
 
+fn page_of(source: &reports::Source) -> String {
+    html::render(&View::of(std::slice::from_ref(source))).unwrap()
+}
+
 fn every_kind() -> Vec<(&'static str, Vec<Fake>)> {
     vec![
         ("gpu", vec![Fake::gpu()]),
@@ -271,7 +275,7 @@ fn contaminated_attempts_stand_apart_with_their_reason_and_what_came_of_them() {
         "they are no failures of the workload"
     );
     // Their series are drawn, in a colour of their own, with what contaminated them at its time.
-    let (_, drawn) = page.split_once("<section id=\"monitor\"").unwrap();
+    let (_, drawn) = page.split_once("<section id=\"cells\"").unwrap();
     let (drawn, _) = drawn.split_once("</section>").unwrap();
     assert!(drawn.contains("run r-0003 · attempt 1"));
     assert!(drawn.contains("from 3.0 s to 5.0 s"), "no stretch");
@@ -282,6 +286,51 @@ fn contaminated_attempts_stand_apart_with_their_reason_and_what_came_of_them() {
     let markdown = reports::markdown::render(&view);
     assert!(markdown.contains("### 2 contaminated attempts"));
     assert!(!markdown.contains("failed run"), "{markdown}");
+}
+
+#[test]
+fn behind_each_cell_are_the_pictures_that_are_of_it_alone() {
+    let source = Fake::gpu().images(&["torch-2.10", "torch-2.11"]).source();
+    let page = page_of(&source);
+    let section = |id: &str| {
+        let (_, section) = page.split_once(&format!("<section id=\"{id}\"")).unwrap();
+        section.split_once("</section>").unwrap().0
+    };
+    let (results, cells) = (section("results"), section("cells"));
+    assert!(cells.contains("<details class=\"more\"><summary><h2 id=\"cells-heading\">"));
+    // One fold a cell under its name, and from its row a link into it.
+    let folds: Vec<&str> = cells.split("<details><summary>").skip(1).collect();
+    let own: Vec<_> = folds
+        .iter()
+        .filter(|fold| !fold.starts_with("As a table"))
+        .collect();
+    assert_eq!(own.len(), 24);
+    assert!(
+        own[1].starts_with("resnet50 fp32 bs64 in torch-2.11</summary>"),
+        "{}",
+        own[1]
+    );
+    for (place, fold) in own.iter().enumerate() {
+        let ids = ["timeline", "monitor"].map(|kind| format!("{kind}-{}", place + 1));
+        let mut ids = ids
+            .iter()
+            .filter(|id| fold.contains(&format!(" id=\"{id}\"")));
+        let first = ids.next().unwrap_or_else(|| panic!("nothing in {fold}"));
+        assert!(
+            results.contains(&format!("<a href=\"#{first}\">")),
+            "{first}"
+        );
+        assert!(
+            fold.contains(&format!("<figure data-row=\"{place}\"")),
+            "{fold}"
+        );
+    }
+    assert!(
+        !page.contains("<section id=\"monitor\"") && !page.contains("<section id=\"timeline\"")
+    );
+    // A page of one cell has nothing to fold away.
+    let one = page_of(&support::one_cell().source());
+    assert!(one.contains("<section id=\"monitor\"") && !one.contains("<section id=\"cells\""));
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn variants_that_nearly_agree_are_told_apart_by_their_ratio() {
 #[test]
 fn lines_of_one_panel_differ_in_grey() {
     let sources = [Fake::gpu().source()];
-    let section = section(&sources, "monitor").unwrap();
+    let section = section(&sources, "cells").unwrap();
     let start = section.find("<svg").unwrap();
     let length = section[start..].find("</svg>").unwrap() + "</svg>".len();
     let drawing = Document::parse(&section[start..start + length]).unwrap();
@@ -165,7 +165,7 @@ fn the_peaks_on_a_timeline_are_those_of_their_windows() {
     let process = record::Sampled::GpuProcessBytes;
     let series = record.monitor.gpus[0].series.get_mut(&process).unwrap();
     series.maximum = gib(90.0);
-    let section = section(&[source], "timeline").unwrap();
+    let section = section(&[source], "cells").unwrap();
     for words in [
         ">measured 50.00 GiB, whole run 60.00 GiB</text>",
         ">process: at most 60.00 GiB without calibration. ",
@@ -256,6 +256,63 @@ fn a_swept_quantity_has_its_limit_and_its_ideal() {
     }
     has(scaling, &["╌</span> linear", "97.0 %", "95.0 %"]);
     assert_eq!(section(&[Fake::gpu().source()], "sweep"), None);
+}
+
+#[test]
+fn bandwidth_against_the_size_of_a_message_is_a_curve_for_each_image() {
+    let mut fake = Fake::gpu().images(&["torch-2.10", "torch-2.11"]);
+    fake.failing.clear();
+    fake.cells = [8, 1_048_576, 1_073_741_824]
+        .map(|bytes| support::FakeCell {
+            task: protocol::Task::Collectives,
+            ..support::cell(
+                "all-reduce",
+                protocol::Model::None,
+                &format!(r#"{{"message":{bytes},"collective":"all-reduce"}}"#),
+                100.0,
+                100.0,
+            )
+        })
+        .into();
+    let mut source = fake.source();
+    for record in &mut source.records.records {
+        let bytes: f64 = record.axes["message"].parse().unwrap();
+        let slower = if record.image == "torch-2.10" {
+            0.9
+        } else {
+            1.0
+        };
+        let name = "bus_bandwidth_bytes_per_second".to_owned();
+        record
+            .values
+            .insert(name, slower * 300e9 * bytes / (bytes + 1e7));
+    }
+    // A curve that is asked for first is the first picture.
+    source.session.questions.insert(
+        "sample".into(),
+        record::SuiteQuestion {
+            question: "What do the ways between GPUs carry?".into(),
+            answered_by: vec!["bus_bandwidth_bytes_per_second".into()],
+            yes_when: None,
+        },
+    );
+    assert_eq!(section(std::slice::from_ref(&source), "sweep"), None);
+    let section = section(&[source], "verdict").unwrap();
+    for words in [
+        "Bus bandwidth against message",
+        ">Message, logarithmic</text>",
+        ">1 MiB</text>",
+        ">Bus bandwidth, logarithmic",
+        "1.000 GiB",
+        "267.5 GB/s",
+    ] {
+        assert!(section.contains(words), "{words} in {section}");
+    }
+    assert_eq!(
+        section.matches("<polyline class=\"s-series-").count(),
+        2,
+        "{section}"
+    );
 }
 
 fn past(level: impl Fn(u32) -> f64) -> Past {

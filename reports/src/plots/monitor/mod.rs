@@ -79,7 +79,7 @@ fn charts_of(view: &View, runs: &[Run], most: usize) -> Vec<Chart> {
         let remark = format::clean(&format!("contaminated: {reasons}"));
         Chart {
             heading: label.clone(),
-            about: facets::of_cell(view, *cell),
+            row: facets::row_of(view, *cell),
             subtitle: chosen::details(run),
             remark: Some(remark).filter(|_| !reasons.is_empty()),
             ..Chart::panels(entries.collect(), (2, HEIGHT), drawn.collect())
