@@ -147,11 +147,21 @@ impl Axis {
     }
 
     pub(crate) fn titled(&self) -> String {
-        match (&*self.title, self.unit().sign) {
+        let sign = if self.is_in_powers_of_two() {
+            ""
+        } else {
+            self.unit().sign
+        };
+        match (&*self.title, sign) {
             (title, "") => title.to_owned(),
             ("", unit) => unit.to_owned(),
             (title, unit) => format!("{title} ({unit})"),
         }
+    }
+
+    /// Whether each of its ticks has a unit of its own: from 8 B to 1 GiB no unit fits all.
+    fn is_in_powers_of_two(&self) -> bool {
+        self.form == Form::Logarithmic && self.quantity == Quantity::Bytes
     }
 
     /// At most about `count` ticks at round values, and how they are written.
@@ -165,6 +175,7 @@ impl Axis {
         };
         match &self.form {
             Form::Linear => written(steps(low, high, count)),
+            _ if self.is_in_powers_of_two() => powers_of_two(self.low, self.high, count),
             Form::Logarithmic => written(decades(low, high, count)),
             Form::Ratio => changes(self.low, self.high, count),
             Form::Order => Vec::new(),
@@ -302,6 +313,24 @@ fn decades(low: f64, high: f64, count: usize) -> Vec<(f64, usize)> {
         .clone()
 }
 
+/// Powers of two or of every few, as needed, in bytes and what they are multiples of.
+fn powers_of_two(low: f64, high: f64, count: usize) -> Vec<(f64, String)> {
+    let powers = (high / low).log2() / count.max(1) as f64;
+    let every = [1.0, 2.0, 5.0, 10.0, 20.0].into_iter();
+    let every = every
+        .filter(|every| *every >= powers)
+        .reduce(f64::min)
+        .unwrap_or(40.0);
+    let first = (low.log2() / every).ceil();
+    let ticks = (0..=count).map(|step| 2_f64.powf((first + step as f64) * every));
+    let ticks = ticks.take_while(|value| *value <= high);
+    let written = ticks.map(|value| {
+        let unit = Quantity::Bytes.unit(value);
+        (value, format!("{} {}", value / unit.size, unit.sign))
+    });
+    written.collect()
+}
+
 /// Round changes near none, powers of two far from it.
 fn changes(low: f64, high: f64, count: usize) -> Vec<(f64, String)> {
     let ratios: Vec<f64> = if low < 0.3 || high > 3.3 {
@@ -370,6 +399,9 @@ mod tests {
         check(&axis, 4, "-0.5 0.0 0.5 %");
         let axis = Axis::covering("", Quantity::Plain, &[3.0, 4000.0], 20.0);
         check(&axis, 4, "10 100 1000 ");
+        let axis = Axis::covering("", Quantity::Bytes, &[8.0, gib], 20.0);
+        check(&axis, 5, "1 KiB 1 MiB 1 GiB GiB");
+        assert_eq!(axis.titled(), "");
         let axis = Axis::ratios("", &[0.98, 1.04], &[], 0.01);
         check(&axis, 4, "-2 % 0 % +2 % +4 % ");
         let axis = Axis::ratios("", &[0.25, 4.0], &[], 0.01);

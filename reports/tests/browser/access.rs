@@ -224,7 +224,7 @@ fn arrows_lead_from_the_one_tab_stop_of_a_table_to_its_other_controls() {
               return `${e.closest('section, form')?.id} ${e.className} ${e.textContent}`; })()";
     browser.evaluate("document.querySelector('#results .tools button').focus()");
     let mut met = Vec::new();
-    for _ in 0..40 {
+    for _ in 0..60 {
         browser.press("ArrowRight");
         met.push(browser.text(at));
     }

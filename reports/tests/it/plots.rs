@@ -299,15 +299,20 @@ fn bandwidth_against_the_size_of_a_message_is_a_curve_for_each_image() {
     assert_eq!(section(std::slice::from_ref(&source), "sweep"), None);
     let section = section(&[source], "verdict").unwrap();
     for words in [
-        "bus bandwidth against message",
-        ">Message, logarithmic",
+        "Bus bandwidth against message",
+        ">Message, logarithmic</text>",
+        ">1 MiB</text>",
         ">Bus bandwidth, logarithmic",
         "1.000 GiB",
         "267.5 GB/s",
     ] {
         assert!(section.contains(words), "{words} in {section}");
     }
-    assert_eq!(section.matches("<polyline").count(), 2, "{section}");
+    assert_eq!(
+        section.matches("<polyline class=\"s-series-").count(),
+        2,
+        "{section}"
+    );
 }
 
 fn past(level: impl Fn(u32) -> f64) -> Past {

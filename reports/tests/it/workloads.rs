@@ -238,7 +238,7 @@ fn a_gpu_that_is_slower_than_the_others_in_every_run_is_named() {
     ];
     let told = answers(of_ranks(slow));
     let expected = "Slow GPU: cuda:1 takes longer than the other ranks for its own part of a step, in \
-                    each of 3 runs of resnet50: +3.00 % to +6.00 % of their median.";
+                    each of 3 runs of resnet50 fp32 bs64: +3.00 % to +6.00 % of their median.";
     assert_eq!(told, expected);
     // Not in every run, by less than counts as none, in fewer runs, or by design.
     let once: &[&[f64]] = &[&[0.1, 0.104], &[0.101, 0.101], &[0.1, 0.103]];

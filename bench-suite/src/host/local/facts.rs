@@ -7,11 +7,8 @@ use nvml_wrapper::{
 };
 use record::{Cpu, Gpu, Machine};
 
-<<<<<<< HEAD
 use super::topology;
-=======
 use crate::host::NAME_VARIABLE;
->>>>>>> fleet
 
 pub(super) fn name() -> String {
     without_gpus(Path::new("/")).name
