@@ -4,6 +4,7 @@
 //! Nothing is measured: runs are the mock engine's, and the GPUs are those of a library that
 //! stands in for NVML (`bench-suite/tests/nvml/fake.c`). Everything in between is the real thing.
 
+mod action;
 mod fit;
 mod gpus;
 mod interruptions;
