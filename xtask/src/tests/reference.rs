@@ -161,7 +161,7 @@ fn keys_of_suites_are_those_of_the_page() {
     let mut text =
         "# Keys of suites\n\nEvery key that a suite may have, generated from its schema \
         ([`suite.schema.json`](../scenarios/suite.schema.json)): run `UPDATE_DOCS=1 cargo test -p \
-        xtask reference`. [`suites.md`](../scenarios/suites.md) explains them with examples.\n"
+        torchgauge reference`. [`suites.md`](../scenarios/suites.md) explains them with examples.\n"
             .to_owned();
     let mut seen = BTreeMap::new();
     keys(&schema, &schema, "", &mut seen, &mut text);
