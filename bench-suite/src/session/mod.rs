@@ -13,6 +13,7 @@ mod progress;
 mod runs;
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     path::Path,
     time::Instant,
@@ -61,6 +62,8 @@ pub struct Session {
     plan: Plan,
     attempts: AttemptLog,
     stopped: Stopped,
+    /// Blocks that nodes have completed, and whose records were taken over.
+    gathered: BTreeSet<u32>,
     _lock: File,
 }
 
@@ -113,6 +116,7 @@ impl Session {
             plan,
             attempts: AttemptLog::default(),
             stopped: Stopped::default(),
+            gathered: BTreeSet::new(),
             _lock: lock,
         })
     }
@@ -178,6 +182,7 @@ impl Session {
             plan,
             attempts,
             stopped: Stopped::default(),
+            gathered: BTreeSet::new(),
             _lock: lock,
         })
     }
@@ -222,7 +227,7 @@ impl Session {
                 break;
             }
             if ran {
-                let of = self.plan.session.blocks;
+                let of = self.plan.session.numbers().end;
                 subscriber.tell(Progress::BlockEnded { block, of });
             }
             block += 1;

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use record::{Asked, Machine, Record, SessionFolder};
+use record::{Asked, Machine, SessionFolder};
 
 use super::{Difference, Session, SessionError, Totals, difference, runs::declare};
 use crate::plan::Plan;
@@ -83,11 +83,11 @@ impl Session {
     /// # Errors
     /// Where a part ran other images than an earlier one, or another plan.
     pub fn gather(&mut self) -> Result<Totals, SessionError> {
-        let own = self.folder.read_records()?.records;
-        let key = |record: &Record| (record.run.clone(), record.attempt);
-        let mut known: BTreeSet<_> = own.iter().map(key).collect();
         let mut are_complete = true;
         for block in self.plan.session.numbers() {
+            if self.gathered.contains(&block) {
+                continue;
+            }
             let place = format!("{PARTS}/{block:03}");
             let folder = SessionFolder::at(self.folder.path().join(&place));
             if !folder.path().join(SessionFolder::SESSION).exists() {
@@ -101,7 +101,7 @@ impl Session {
             }
             self.take(&part, folder.path())?;
             for mut record in folder.read_records()?.records {
-                if !known.insert(key(&record)) {
+                if record.attempt <= self.attempts.count(&record.run) {
                     continue;
                 }
                 for file in [&mut record.log, &mut record.snapshot]
@@ -112,6 +112,9 @@ impl Session {
                 }
                 self.folder.append(&record)?;
                 self.attempts.note(&record);
+            }
+            if part.complete {
+                self.gathered.insert(block);
             }
         }
         let totals = self.totals();

@@ -122,8 +122,8 @@ impl AttemptLog {
         attempts.is_none_or(|attempts| attempts.status == RunStatus::Open)
     }
 
-    fn count(&self, run: &Run) -> u32 {
-        self.0.get(&run.name).map_or(0, |attempts| attempts.count)
+    pub(super) fn count(&self, run: &str) -> u32 {
+        self.0.get(run).map_or(0, |attempts| attempts.count)
     }
 
     /// Where a session of this plan stands.
@@ -380,7 +380,7 @@ impl<'a> Runner<'a> {
         subscriber: &mut dyn Subscriber,
     ) -> BoxFuture<'a, Attempted<'a>> {
         let run = attempt.run;
-        let number = log.count(run) + 1;
+        let number = log.count(&run.name) + 1;
         subscriber.tell(Progress::RunStarted {
             run,
             cell: &self.plan.cells[run.cell].plan,

@@ -27,7 +27,7 @@ fn a_job_in_a_pod_without_an_engine_measures_by_processes() {
     let _cores = crate::beside_others();
     let home = Home::new();
     let suite = home.suite(
-        "version: 1\ndescription: for a test\nscenarios:\n  - name: tiny\n    model: resnet-tiny\n\
+        "version: 1\ndescription: for a test\nscenarios:\n  - name: tiny\n    model: vit-tiny\n\
          \x20   steps: {warmup: 1, measured: 3}\n",
     );
     let out = home.path("session");

@@ -150,7 +150,7 @@ fn what_is_no_part_is_refused() {
     let text = home.node("node1", "t/parts/000").ends_with(2);
     assert!(text.contains("`fire` is no rule"), "{text}");
     let text = home.on_nodes("u", "", "--until-decided").ends_with(2);
-    assert!(text.contains("give --blocks"), "{text}");
+    assert!(text.contains("a fixed number of --blocks"), "{text}");
     let line = format!(
         "cargo xtask bench --suite {} --engine nodes:slurm:x --device cpu --out {}",
         home.path("suite.yaml").display(),

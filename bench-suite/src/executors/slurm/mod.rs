@@ -88,6 +88,15 @@ async fn examine() -> Vec<Finding> {
     }]
 }
 
+/// By its block, a task's number, and since when the queue does not know it any more.
+type Open = BTreeMap<u32, (String, Option<Instant>)>;
+
+fn unavailable(said: String) -> ExecutorError {
+    let message =
+        format!("Slurm does not answer: {said}; its jobs go on, and --resume finds them again");
+    ExecutorError::Unavailable(message.into())
+}
+
 struct Slurm {
     profile: Profile,
     /// Where the profile is.
@@ -147,18 +156,47 @@ impl Slurm {
     /// Cancels every job of this name and waits until none is left.
     async fn end(&self, name: &str, tell: &mut (dyn FnMut(&str) + Send)) {
         let of_name = format!("--name={name}");
-        let cancelled = slurm(&["scancel", &of_name], "").await;
+        // Slurm ends what runs by SIGKILL alone, for it is the job's script: asked before, it cleans up.
+        let running = ["--state=RUNNING", "--batch", "--signal=TERM"];
+        let _ = slurm(&["scancel", &of_name, "--state=PENDING"], "").await;
+        let _ = slurm(&[&["scancel", &of_name], &running[..]].concat(), "").await;
+        let mut cancelled = Ok(String::new());
         let began = Instant::now();
         while began.elapsed() < CLEAN_UP {
             match queue::live(name).await {
                 Ok(tasks) if tasks.is_empty() => return,
-                _ => sleep(PAUSES[0]).await,
+                _ if began.elapsed() > CLEAN_UP / 2 => {
+                    cancelled = slurm(&["scancel", &of_name], "").await;
+                }
+                _ => {}
             }
+            sleep(PAUSES[0]).await;
         }
         let said = cancelled.err().unwrap_or_default();
         tell(&format!(
             "jobs are left in the queue ({said}); end them with `scancel {of_name}`"
         ));
+    }
+
+    /// The tasks of these parts: those that a submitter before this one left, and new ones for what
+    /// is left.
+    async fn begin(
+        &self,
+        name: &str,
+        parts: &[Part],
+        tell: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<Open, ExecutorError> {
+        let live = queue::live(name).await.map_err(unavailable)?.into_iter();
+        let mut open: Open = live.map(|task| (task.block, (task.id, None))).collect();
+        let left = |part: &&Part| !part.is_complete && !open.contains_key(&part.block);
+        let left: Vec<&Part> = parts.iter().filter(left).collect();
+        if !left.is_empty() {
+            let job = self.submit(name, &left).await?;
+            tell(&format!("job {job} of {} blocks: {name}", left.len()));
+            let id = |block: u32| (format!("{job}_{block}"), None);
+            open.extend(left.iter().map(|part| (part.block, id(part.block))));
+        }
+        Ok(open)
     }
 
     async fn carry_out(
@@ -168,28 +206,7 @@ impl Slurm {
         tell: &mut (dyn FnMut(&str) + Send),
         cancel: &CancellationToken,
     ) -> Result<(), ExecutorError> {
-        let unavailable = |said: String| {
-            let message = format!(
-                "Slurm does not answer: {said}; its jobs go on, and --resume finds them again"
-            );
-            ExecutorError::Unavailable(message.into())
-        };
-        let live = queue::live(name).await.map_err(unavailable)?;
-        let mut open: BTreeMap<u32, (String, Option<Instant>)> = BTreeMap::new();
-        open.extend(
-            live.iter()
-                .map(|task| (task.block, (task.id.clone(), None))),
-        );
-        let left = |part: &&Part| !part.is_complete && !open.contains_key(&part.block);
-        let left: Vec<&Part> = parts.iter().filter(left).collect();
-        if !left.is_empty() {
-            let job = self.submit(name, &left).await?;
-            tell(&format!("job {job} of {} blocks: {name}", left.len()));
-            open.extend(
-                left.iter()
-                    .map(|part| (part.block, (format!("{job}_{}", part.block), None))),
-            );
-        }
+        let mut open = self.begin(name, parts, tell).await?;
         let (mut pause, mut answered) = (PAUSES[0], Instant::now());
         let mut told: BTreeMap<u32, String> = BTreeMap::new();
         while !open.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use strict_yaml::{Document, KeyPath, YamlError};
 
 /// A profile's file: the words go to `sbatch` as they are.
@@ -17,6 +17,7 @@ pub(super) struct Profile {
     pub(super) gres: Option<String>,
     pub(super) constraint: Option<String>,
     /// How long a block may take, as Slurm writes it.
+    #[serde(default, deserialize_with = "time")]
     pub(super) time: Option<String>,
     /// Further options of `sbatch`.
     #[serde(default)]
@@ -25,6 +26,20 @@ pub(super) struct Profile {
     pub(super) engine: Option<String>,
     /// This program, as nodes find it.
     pub(super) program: Option<String>,
+}
+
+/// A number alone is minutes, and a number to YAML.
+fn time<'de, D: Deserializer<'de>>(text: D) -> Result<Option<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Time {
+        Minutes(u32),
+        Text(String),
+    }
+    Ok(Some(match Time::deserialize(text)? {
+        Time::Minutes(minutes) => minutes.to_string(),
+        Time::Text(text) => text,
+    }))
 }
 
 /// What this program sets itself, for it could not find its jobs again otherwise.
@@ -180,9 +195,12 @@ mod tests {
         assert_eq!(profile.options(), options);
         assert_eq!((profile.gpus(), profile.notice_seconds()), (2, 60));
         assert_eq!(read("version: 1\n").unwrap().gpus(), 0);
+        let minutes = read("version: 1\ntime: 90\n").unwrap();
+        assert_eq!(minutes.options(), ["--time=90"]);
         for (text, expected) in [
             ("version: 2\n", "expected 1"),
             ("version: 1\npartitoin: a\n", "unknown key `partitoin`"),
+            ("version: 1\ntime: 0\n", "is no time limit of Slurm"),
             ("version: 1\ntime: 2h\n", "is no time limit of Slurm"),
             ("version: 1\nextra: [--array=1-9]\n", "none of --array"),
             (

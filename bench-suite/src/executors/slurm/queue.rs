@@ -60,7 +60,10 @@ pub(super) async fn slurm(words: &[&str], input: &str) -> Result<String, String>
     let said = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = said
         .lines()
-        .map(str::trim)
+        .map(|line| {
+            line.trim_start_matches(&format!("{program}: error: "))
+                .trim()
+        })
         .filter(|line| !line.is_empty())
         .collect();
     Err(lines.join("; "))
@@ -188,7 +191,8 @@ impl Ending {
         // Told to end before its limit, it ends by itself.
         let was_told = self.exit.0 == 3 && limit > 0 && {
             let left = limit.saturating_sub(seconds(self.ran));
-            left <= (limit / 4).min(120)
+            // Slurm may tell it a minute earlier.
+            left <= (limit / 4).min(120) + 60
         };
         match (self.state.as_str(), self.exit) {
             ("TIMEOUT" | "DEADLINE", _) => out_of_time(),
@@ -218,9 +222,10 @@ impl Ending {
 impl fmt::Display for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (block, id) = (self.block, &self.id);
-        match self.is_pending {
-            true => write!(f, "block {block} waits as job {id}: {}", self.reason),
-            false => write!(f, "block {block} runs on {} as job {id}", self.nodes),
+        if self.is_pending {
+            write!(f, "block {block} waits as job {id}: {}", self.reason)
+        } else {
+            write!(f, "block {block} runs on {} as job {id}", self.nodes)
         }
     }
 }
@@ -304,9 +309,10 @@ pub(super) fn refused(said: &str, profile: &str) -> ExecutorError {
     let known = WORDS.iter().find(|(word, _)| lower.contains(word));
     let next = known.map_or("see the options in the profile", |(_, next)| next);
     let message = format!("sbatch: {said}; profile {profile}: {next}").into();
-    match next.starts_with("the controller") {
-        true => ExecutorError::Unavailable(message),
-        false => ExecutorError::Argument(message),
+    if next.starts_with("the controller") {
+        ExecutorError::Unavailable(message)
+    } else {
+        ExecutorError::Argument(message)
     }
 }
 

@@ -75,14 +75,7 @@ pub(crate) async fn measure(
     let plan = target.plan(&suites, blocks, None)?.only(&args.cell)?;
     let plan = plan.attributed(args.attribution)?.spread(&target.places)?;
     tell_left_out(&plan, printer);
-    let is_on_nodes = target.executor.scheduler().is_some();
     let deciding = deciding(args, &plan);
-    if is_on_nodes && deciding.is_some() {
-        return Err(Error::Input(
-            "--until-decided adds blocks one by one, and nodes take all at once; give --blocks"
-                .to_owned(),
-        ));
-    }
     if let Some(deciding) = &deciding {
         session::check_sides(&plan, &deciding.sides).map_err(SessionError::from)?;
     }
@@ -145,6 +138,13 @@ impl Job<'_> {
     /// Prepares and runs, up to the end or a signal.
     pub(crate) async fn carry_out(self, printer: &Printer) -> Result<(SessionFolder, Totals)> {
         let target = self.target;
+        if target.executor.scheduler().is_some() && self.deciding.is_some() {
+            return Err(Error::Input(
+                "on nodes all blocks are planned at once, and none is added until something is \
+                 decided; give a fixed number of --blocks, or another --engine"
+                    .to_owned(),
+            ));
+        }
         let name = match &self.place {
             Place::Resume { name, .. } => name.clone(),
             Place::Fresh | Place::New { .. } => session::fresh_name(),
