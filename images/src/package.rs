@@ -8,7 +8,7 @@ use std::{
 };
 
 use flate2::{Compression, GzBuilder};
-use zip::{ZipWriter, write::SimpleFileOptions};
+use zip::{DateTime, ZipWriter, write::SimpleFileOptions};
 
 use crate::{
     Digest, Glibc, Result, atomic_write,
@@ -67,13 +67,14 @@ impl Package {
             let sum = Digest::of(content).base64();
             format!("{path},sha256={sum},{}\n", content.len())
         };
-        let mut lines: String = self.files.iter().map(line).collect();
-        lines.push_str(&format!("{record},,\n"));
-        self.add(&record, lines.into_bytes(), 0o644);
+        let lines: String = self.files.iter().map(line).collect();
+        self.add(&record, format!("{lines}{record},,\n").into_bytes(), 0o644);
         let mut to = ZipWriter::new(Cursor::new(Vec::new()));
         let failed = at(Path::new(&self.folder));
         for (path, (content, mode)) in self.files {
-            let options = SimpleFileOptions::default().unix_permissions(mode);
+            let options = SimpleFileOptions::default()
+                .unix_permissions(mode)
+                .last_modified_time(DateTime::default());
             to.start_file(path, options.compression_level(Some(9)))
                 .map_err(|error| failed(error.into()))?;
             to.write_all(&content).map_err(&failed)?;
@@ -136,5 +137,22 @@ mod tests {
         let folder = home.path().join("tool-1");
         run("sha256sum", &["--check", SUMS], &folder);
         run("./tool", &[], &folder);
+    }
+
+    #[test]
+    fn a_wheel_is_the_same_twice_and_lists_its_files() {
+        let bytes = package().wheel().unwrap();
+        assert_eq!(package().wheel().unwrap(), bytes);
+        let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).unwrap();
+        assert_eq!(
+            archive.by_name("tool").unwrap().unix_mode(),
+            Some(0o100_755)
+        );
+        let record = archive.by_name("tool-1/RECORD").unwrap();
+        let record = std::io::read_to_string(record).unwrap();
+        // By hand: printf manual | openssl dgst -sha256 -binary | basenc --base64url
+        let manual = "share/man/tool.1,sha256=Nr3mbyiaNWg2g7BBxtj0GKXzZge1R9ol0ArVWJHoC4g,6";
+        assert!(record.lines().any(|line| line == manual), "{record}");
+        assert!(record.ends_with("tool-1/RECORD,,\n"), "{record}");
     }
 }
