@@ -86,11 +86,13 @@ fn blocks_of_a_session_run_on_nodes_and_are_gathered() {
     );
 }
 
-/// Two cells that are compared with each other, the second of which takes seconds.
+/// Two cells that are compared with each other.
+const PAIR: &str = "version: 1\ndescription: d\ndefaults: {blocks: 1, steps: {warmup: 1, measured: 4}}\n\
+    scenarios: [{name: one, model: vit-tiny, axes: {batch: [2, 4]}}]\n";
+
+/// A session of them, the second of which takes seconds.
 fn pair(home: &Home) {
-    let text = "version: 1\ndescription: d\ndefaults: {blocks: 1, steps: {warmup: 1, measured: 4}}\n\
-        scenarios: [{name: one, model: vit-tiny, axes: {batch: [2, 4]}}]\n";
-    fs::write(home.path("suite.yaml"), text).expect("the suite is written");
+    fs::write(home.path("suite.yaml"), PAIR).expect("the suite is written");
     home.on_nodes("s", "0001=sleep:3000", "").ends_with(3);
     let running = home.node("node1", "s/parts/000");
     running.until_records(1);
@@ -149,7 +151,9 @@ fn what_is_no_part_is_refused() {
     assert!(text.contains("parts/000"), "{text}");
     let text = home.node("node1", "t/parts/000").ends_with(2);
     assert!(text.contains("`fire` is no rule"), "{text}");
-    let text = home.on_nodes("u", "", "--until-decided").ends_with(2);
+    fs::write(home.path("suite.yaml"), PAIR).expect("the suite is written");
+    let words = "--until-decided --by batch=2,4";
+    let text = home.on_nodes("u", "", words).ends_with(2);
     assert!(text.contains("a fixed number of --blocks"), "{text}");
     let line = format!(
         "cargo xtask bench --suite {} --engine nodes:slurm:x --device cpu --out {}",

@@ -186,7 +186,8 @@ impl Job<'_> {
             None => {
                 let mut watch = Watch::new(printer);
                 let executor = target.executor.as_ref();
-                Ok(session.run(executor, &mut watch, &cancel).await?)
+                let ran = session.run(executor, &mut watch, &cancel).await;
+                ran.map_err(Error::from)
             }
         };
         stopper.abort();
@@ -338,7 +339,7 @@ fn ignores_hangup() -> bool {
     mask.is_some_and(|mask| mask & 1 == 1)
 }
 
-pub(crate) fn report(folder: &SessionFolder, printer: &Printer) -> Result<()> {
+fn report(folder: &SessionFolder, printer: &Printer) -> Result<()> {
     let sources = [reports::Source::read(folder)?];
     let view = reports::View::of(&sources);
     let style = printer::table_style();
