@@ -35,7 +35,9 @@ fn package(folder: &Path) -> Option<String> {
 fn functions(folder: &Path, above: &BTreeSet<String>, found: &mut Functions) {
     let mut here = above.clone();
     if let Some(name) = package(folder) {
-        here = BTreeSet::from([name]);
+        // The room goes by its folder's name, too.
+        let room = folder.file_name().unwrap_or_default().to_string_lossy();
+        here = BTreeSet::from([name, room.into_owned()]);
     }
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
