@@ -7,13 +7,14 @@ use std::{
 };
 
 /// The shim's parts that every build has.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     "attribution.cpp",
     "autocast.cpp",
     "autograd.cpp",
     "checkpoint.cpp",
     "context.cpp",
     "distributed.cpp",
+    "fp8.cpp",
     "host_memory.cpp",
     "keep.cpp",
     "mover.cpp",
@@ -50,7 +51,7 @@ fn main() {
     // Behind all others: where the real headers are, they serve.
     build.flag("-idirafter").flag("shim/stand-ins");
     build.files(if cuda {
-        &["shim/cuda.cpp", "shim/nccl.cpp"][..]
+        &["shim/cuda.cpp", "shim/fp8_cuda.cpp", "shim/nccl.cpp"][..]
     } else {
         &["shim/no_cuda.cpp"]
     });

@@ -5,20 +5,23 @@ by torch.compile.
         -- python3 /workspace/twin.py --model resnet50 --batch 64 --compile default
 
 The models are the Python implementations that do the same mathematics with the fewest kernels:
-torchvision's ResNet-50, timm's ViT, transformers' BERT and Llama with scaled_dot_product_attention;
-the optimizers are PyTorch's fused ones. Several ranks, started by `ranks` of a suite or by torchrun,
-train one model by DistributedDataParallel, `fully_shard` or the schedule 1F1B of
-torch.distributed.pipelining (--parallel).
+torchvision's ResNet-50, timm's ViT, transformers' BERT and Llama with scaled_dot_product_attention,
+and the 3D U-Net of MLPerf's reference for KiTS19, which is no package; the optimizers are PyTorch's
+fused ones. With --fp8 linear layers multiply by `torch._scaled_mm`. Several ranks, started by `ranks`
+of a suite or by torchrun, train one model by DistributedDataParallel, `fully_shard` or the schedule
+1F1B of torch.distributed.pipelining (--parallel).
 """
 
 import argparse
 import os
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 COMPILED = ("none", "default", "reduce-overhead", "max-autotune", "cudagraphs")
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "bf16")
+FP8 = ("none", "tensor", "row")
 PARALLEL = ("none", "ddp", "sharded", "pipeline")
 
 RANKS = (("RANK", "0"), ("WORLD_SIZE", "1"))
@@ -152,9 +155,125 @@ def adapt(model, rank, targets):
                     setattr(part, name, Adapted(getattr(part, name), rank))
 
 
+def conv(inputs, outputs, stride=1):
+    layer = nn.Conv3d(inputs, outputs, 3, stride, 1, bias=False)
+    return nn.Sequential(layer, nn.InstanceNorm3d(outputs, affine=True), nn.ReLU())
+
+
+class Level(nn.Module):
+    def __init__(self, inputs, outputs, stride=1, goes_up=False):
+        super().__init__()
+        self.up = nn.ConvTranspose3d(inputs, outputs, 2, 2) if goes_up else None
+        self.conv1 = conv(2 * outputs if goes_up else inputs, outputs, stride)
+        self.conv2 = conv(outputs, outputs)
+
+    def forward(self, x, *across):
+        if self.up:
+            x = self.up(x)
+            x = torch.cat((x, *across), dim=1)
+        x = self.conv1(x)
+        return self.conv2(x)
+
+
+class Unet3d(nn.Module):
+    CLASSES = 3
+
+    def __init__(self, is_checkpointed, channels=(32, 64, 128, 256, 320)):
+        super().__init__()
+        down = (1, *channels, channels[-1])
+        sides = enumerate(zip(down, down[1:]))
+        self.down = nn.ModuleList(Level(i, o, 2 if level else 1) for level, (i, o) in sides)
+        up = (channels[-1], *reversed(channels))
+        self.up = nn.ModuleList(Level(i, o, goes_up=True) for i, o in zip(up, up[1:]))
+        self.output = nn.Conv3d(channels[0], self.CLASSES, 1)
+        self.is_checkpointed = is_checkpointed
+
+    def apply_stage(self, stage, *inputs):
+        if not self.is_checkpointed:
+            return stage(*inputs)
+        from torch.utils.checkpoint import checkpoint
+
+        return checkpoint(stage, *inputs, use_reentrant=False)
+
+    def forward(self, x):
+        across = []
+        for stage in self.down:
+            x = self.apply_stage(stage, x)
+            across.append(x)
+        across.pop()
+        for stage in self.up:
+            x = self.apply_stage(stage, x, across.pop())
+        return self.output(x)
+
+
+def dice_and_entropy(scores, labels):
+    truth = F.one_hot(labels, Unet3d.CLASSES).movedim(-1, 1)[:, 1:].float()
+    shares = torch.softmax(scores, 1)[:, 1:]
+    both, either = (one.sum((2, 3, 4)) for one in (truth * shares, truth + shares))
+    dice = (2 * both + 1e-6) / (either + 1e-6)
+    return ((1 - dice).mean() + F.cross_entropy(scores, labels)) / 2
+
+
+def to_fp8(matrix, dtype, by):
+    """The matrix in FP8 with a scale for all of it, or for each row, and its scale."""
+    largest = matrix.abs().amax(-1, keepdim=True) if by == "row" else matrix.abs().amax()
+    scale = largest.float().clamp(min=1e-12) / torch.finfo(dtype).max
+    return (matrix / scale).to(dtype), scale
+
+
+def times(left, right, by, forward, bias=None):
+    """`left` times `right` transposed, of two matrices that are not in FP8 yet."""
+    kind = torch.float8_e4m3fn if forward else torch.float8_e5m2
+    a, of_a = to_fp8(left, kind, by)
+    b, of_b = to_fp8(right, torch.float8_e4m3fn, by)
+    fast = forward or by == "row"
+    more = {"out_dtype": torch.bfloat16, "use_fast_accum": fast, "bias": bias}
+    return torch._scaled_mm(a, b.t(), of_a, of_b.t(), **more)
+
+
+class Fp8Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias, by):
+        ctx.save_for_backward(x, weight)
+        ctx.by, ctx.has_bias = by, bias is not None
+        rows = x.reshape(-1, x.shape[-1])
+        y = times(rows, weight, by, True, bias if bias is None else bias.bfloat16())
+        return y.view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        rows = gradient.reshape(-1, gradient.shape[-1])
+        of_x = of_weight = None
+        if ctx.needs_input_grad[0]:
+            of_x = times(rows, weight.t().contiguous(), ctx.by, False).view_as(x)
+        if ctx.needs_input_grad[1]:
+            inputs = x.reshape(-1, x.shape[-1]).t().contiguous()
+            of_weight = times(rows.t().contiguous(), inputs, ctx.by, False)
+        return of_x, of_weight, rows.sum(0) if ctx.has_bias else None, None
+
+
+class Fp8Linear(nn.Linear):
+    by = "tensor"
+
+    def forward(self, x):
+        # As autocast does, which knows nothing of this product.
+        return Fp8Product.apply(x.bfloat16(), self.weight.bfloat16(), self.bias, self.by)
+
+
+def make_fp8(model, by):
+    """Linear layers multiply in FP8, but those whose sides it does not take, and those of scores."""
+    for name, layer in model.named_modules():
+        is_fit = type(layer) is nn.Linear and not any(side % 16 for side in layer.weight.shape)
+        if is_fit and not name.endswith(("lm_head", "decoder")):
+            layer.__class__, layer.by = Fp8Linear, by
+
+
 MODELS = {
     **{name: llama(name) for name in LLAMAS},
     "resnet50": Resnet50,
+    "unet-3d": Unet3d,
+    "unet-3d-tiny": lambda is_checkpointed: Unet3d(is_checkpointed, (4, 8, 16)),
     "vit-b16": vit("vit_base_patch16_224"),
     "vit-l16": vit("vit_large_patch16_224"),
     "bert-base": bert(),
@@ -254,13 +373,15 @@ class Training:
         self.device, self.variant = torch.device(device), variant
         self.is_llama = model in LLAMAS
         self.is_text = self.is_llama or model.startswith("bert")
+        self.is_volumes = model.startswith("unet-3d")
         precision = variant["precision"]
         torch.manual_seed(seed)
         torch.backends.cudnn.benchmark = True
         torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
         is_last = variant["memory_format"] == "channels-last"
-        self.memory_format = torch.channels_last if is_last else torch.contiguous_format
+        last = torch.channels_last_3d if self.is_volumes else torch.channels_last
+        self.memory_format = last if is_last else torch.contiguous_format
         is_checkpointed = variant["checkpointing"] == "blocks"
         if precision == "bf16":
             # On the device itself: a CPU takes minutes for billions of random weights.
@@ -270,6 +391,8 @@ class Training:
             torch.set_default_dtype(torch.float32)
         else:
             self.model = MODELS[model](is_checkpointed)
+        if variant.get("fp8", "none") != "none":
+            make_fp8(self.model, variant["fp8"])
         if variant.get("lora_rank"):
             adapt(self.model, variant["lora_rank"], variant.get("lora_targets") or "q+v")
         self.words = getattr(getattr(self.model, "config", None), "vocab_size", None)
@@ -300,7 +423,7 @@ class Training:
         kind = self.device.type
         self.scaler = torch.amp.GradScaler(kind, enabled=precision == "amp-fp16")
         self.autocast = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(precision)
-        self.loss_of = nn.CrossEntropyLoss()
+        self.loss_of = dice_and_entropy if self.is_volumes else nn.CrossEntropyLoss()
         self.schedule = None
         if isinstance(self.model, Stage):
             self.in_stages(rank, world)
@@ -340,11 +463,21 @@ class Training:
             masked = torch.rand(shape, generator=generator) < 0.15
             labels = torch.where(masked, tokens, -100)
             return tokens.masked_fill(masked, 103).to(self.device), labels.to(self.device)
-        images = torch.randn((batch, 3, 224, 224), generator=generator)
-        labels = torch.randint(0, 1000, (batch,), generator=generator)
+        if self.is_volumes:
+            size = (batch, *[self.variant.get("image_size") or 128] * 3)
+            images = torch.randn(size, generator=generator).unsqueeze(1)
+            labels = torch.randint(0, Unet3d.CLASSES, size, generator=generator)
+        else:
+            images = torch.randn((batch, 3, 224, 224), generator=generator)
+            labels = torch.randint(0, 1000, (batch,), generator=generator)
         # In one step, so that no second layout of them stays in the allocator's cache.
         images = images.contiguous(memory_format=self.memory_format).to(self.device)
         return images, labels.to(self.device)
+
+    def patch(self, inputs, labels, edge):
+        places = torch.randint(0, inputs.shape[-1] - edge + 1, (3,)).tolist()
+        cut = (..., *(slice(at, at + edge) for at in places))
+        return inputs[cut].contiguous(), labels[cut]
 
     def step(self):
         total, accumulation = None, self.variant["accumulation"]
@@ -357,6 +490,8 @@ class Training:
             return total
         for micro in range(accumulation):
             inputs, labels = self.pool[micro % len(self.pool)]
+            if self.variant.get("patch_size"):
+                inputs, labels = self.patch(inputs, labels, self.variant["patch_size"])
             # Gradients are exchanged once a step.
             is_last = micro + 1 == accumulation
             if self.parallel == "ddp":
@@ -381,7 +516,10 @@ def main():
     parser.add_argument("--model", choices=MODELS, default="resnet50")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--sequence-length", type=int, default=128)
+    parser.add_argument("--image-size", type=int, help="edges of a volume")
+    parser.add_argument("--patch-size", type=int, help="train on patches of volumes")
     parser.add_argument("--precision", choices=PRECISIONS, default="amp-bf16")
+    parser.add_argument("--fp8", choices=FP8, default="none")
     parser.add_argument("--checkpointing", choices=("none", "blocks"), default="none")
     parser.add_argument("--memory-format", choices=("contiguous", "channels-last"))
     parser.add_argument("--optimizer", choices=("adamw", "sgd-momentum"))

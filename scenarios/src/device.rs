@@ -4,7 +4,9 @@
 use std::{collections::BTreeMap, env, fs, path::Path};
 
 use libtorch::{AttentionKernels, allocator::Settings, cuda};
-use protocol::{Allocator, AllocatorBackend, Attention, CudaFacts, Device, KernelCache, Nccl};
+use protocol::{
+    Allocator, AllocatorBackend, Attention, CudaFacts, Device, Fp8, KernelCache, Nccl,
+};
 
 use crate::Error;
 
@@ -83,6 +85,25 @@ fn check_deterministic_environment() -> Result<(), Error> {
             there: there.unwrap_or_else(|_| "nothing".into()),
         }),
     }
+}
+
+/// Refuses a GPU without products in FP8; a CPU has none and stands in for one.
+pub fn check_fp8(fp8: Fp8, device: Device, gpu: Option<&CudaFacts>) -> Result<(), Error> {
+    let (Some(needed), Some(gpu)) = (fp8.capability(), gpu) else {
+        return Ok(());
+    };
+    let parts = gpu.capability.split_once('.');
+    let there = parts.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    if there.is_none_or(|there: (u32, u32)| there >= needed) {
+        return Ok(());
+    }
+    Err(Error::DeviceUnavailable {
+        device,
+        reason: format!(
+            "fp8 needs a GPU of compute capability {}.{}, and {} has {}; drop fp8",
+            needed.0, needed.1, gpu.device_name, gpu.capability
+        ),
+    })
 }
 
 /// Refuses a folder of compiled kernels that the driver could not write to: it would compile them
@@ -198,6 +219,35 @@ mod tests {
             },
             "cudaMallocAsync",
         );
+    }
+
+    #[test]
+    fn a_gpu_without_fp8_is_named() {
+        let mut gpu = CudaFacts {
+            device_name: "NVIDIA A100".into(),
+            uuid: String::new(),
+            capability: "8.0".into(),
+            multiprocessors: 108,
+            total_memory_bytes: 1,
+            runtime_version: String::new(),
+            driver_cuda_version: String::new(),
+            cudnn_version: None,
+        };
+        let device = Device::Cuda(0);
+        let mut check = |fp8, capability: &str| {
+            gpu.capability = capability.into();
+            check_fp8(fp8, device, Some(&gpu)).map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            check(Fp8::Tensor, "8.0").unwrap_err(),
+            "cuda:0 is not available: fp8 needs a GPU of compute capability 8.9, and NVIDIA A100 \
+             has 8.0; drop fp8"
+        );
+        assert!(check(Fp8::Row, "8.9").is_err());
+        for (fp8, capability) in [(Fp8::None, "7.5"), (Fp8::Tensor, "8.9"), (Fp8::Row, "10.0")] {
+            assert_eq!(check(fp8, capability), Ok(()));
+        }
+        assert!(check_fp8(Fp8::Row, Device::Cpu, None).is_ok());
     }
 
     #[test]

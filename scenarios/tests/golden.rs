@@ -17,7 +17,7 @@ use protocol::{MemoryFormat, Model, Task, Variant};
 use scenario::{
     data::Batch,
     models::{self, Built, IGNORED_LABEL, KeyValues, Network},
-    nn::{Parameters, Pass, Placement},
+    nn::{Parameters, Pass, Placement, Rounding},
     run::generation::{Fixed, answer},
     training::{StepLog, Unobserved, Work},
 };
@@ -267,6 +267,7 @@ fn build(model: Model) -> Built {
         device: Device::Cpu,
         memory_format: MemoryFormat::Contiguous,
         kind: Kind::Float,
+        rounding: Rounding::None,
         fill: false,
     };
     models::build(model, placement).unwrap()

@@ -10,6 +10,7 @@
 // that views and casts alone lie between and a leaf.
 #include "mover.h"
 #include "saved_hooks.h"
+#include "values_key.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -27,6 +28,7 @@ namespace {
 using torch::autograd::SavedVariableHooks;
 using torchgauge::guarded;
 using torchgauge::Mover;
+using Key = torchgauge::ValuesKey;
 
 // As in `keep.rs`.
 enum Form : int32_t { kPlain = 0, kBf16 = 1, kInt8 = 2 };
@@ -128,34 +130,6 @@ struct Shortened {
     const at::Tensor values = codes.get();
     return (scale.defined() ? values * scale : values).to(type);
   }
-};
-
-// The values of a tensor, as long as its storage lives and nothing writes to it.
-struct Key {
-  explicit Key(const at::Tensor& tensor)
-      : storage(tensor.storage().getWeakStorageImpl()),
-        version(tensor._version()),
-        type(tensor.scalar_type()),
-        offset(tensor.storage_offset()),
-        sizes(tensor.sizes().vec()),
-        strides(tensor.strides().vec()) {}
-  bool has_storage_of(const at::Tensor& tensor) const {
-    return !storage.expired() &&
-        storage._unsafe_get_target() == tensor.storage().unsafeGetStorageImpl() &&
-        version == tensor._version();
-  }
-  bool is_of(const at::Tensor& tensor) const {
-    return has_storage_of(tensor) && type == tensor.scalar_type() &&
-        offset == tensor.storage_offset() && tensor.sizes() == c10::IntArrayRef(sizes) &&
-        tensor.strides() == c10::IntArrayRef(strides);
-  }
-
-  c10::weak_intrusive_ptr<c10::StorageImpl> storage;
-  uint32_t version;
-  c10::ScalarType type;
-  int64_t offset;
-  std::vector<int64_t> sizes;
-  std::vector<int64_t> strides;
 };
 
 bool is_autocast_copy(const at::Tensor& tensor) {

@@ -1,6 +1,7 @@
 // The CUDA functions of a build without CUDA: each says so.
 #include "cuda.h"
 #include "distributed.h"
+#include "fp8.h"
 #include "mover.h"
 
 namespace {
@@ -21,6 +22,11 @@ void torchgauge::pin(void*, size_t) {
 }
 
 void torchgauge::unpin(void*) noexcept {}
+
+torchgauge::fp8::Cast torchgauge::fp8::cast_on_gpu(
+    const at::Tensor&, const at::Tensor&, const at::Tensor&, double, at::ScalarType, Wanted) {
+  throw NotBuiltWithCuda();
+}
 
 extern "C" {
 

@@ -205,6 +205,16 @@ unsafe extern "C" {
         failure: *mut Failure,
     );
 
+    pub(crate) fn torchgauge_fp8_linear(
+        input: *const C_tensor,
+        weight: *const C_tensor,
+        bias: *const C_tensor,
+        each: bool,
+        output: *mut *mut C_tensor,
+        failure: *mut Failure,
+    );
+    pub(crate) fn torchgauge_fp8_casts() -> u64;
+
     pub(crate) fn torchgauge_checkpoint(
         inputs: *const *const C_tensor,
         n: usize,

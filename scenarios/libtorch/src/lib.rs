@@ -9,6 +9,7 @@
 //! | [`checkpoint`] | activations computed again in backward instead of kept |
 //! | [`cuda`] | facts, context, settings, events, side streams, graphs, copies |
 //! | [`distributed`] | process groups, collectives, the averaging of gradients |
+//! | [`fp8`] | linear layers whose products are in FP8 |
 //! | [`keep`] | activations that blocks keep in a shorter form, or in the host's memory |
 //! | [`memory`] | peaks of a GPU's allocator, and a counting allocator for the CPU |
 //! | [`mover`] | copies between a device and pinned host memory |
@@ -63,6 +64,7 @@ pub mod cuda;
 pub mod distributed;
 mod error;
 mod ffi;
+pub mod fp8;
 pub mod keep;
 pub mod memory;
 pub mod mover;

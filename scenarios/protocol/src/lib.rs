@@ -19,12 +19,14 @@ mod module;
 mod nccl;
 mod program;
 mod program_run;
+mod quantisation;
 mod run_file;
 mod text;
 mod trace;
 mod validity;
 mod values;
 mod variant;
+mod volume;
 
 pub use allocator::{Allocator, AllocatorBackend, ParseAllocatorError};
 pub use arrivals::{
@@ -43,6 +45,7 @@ pub use module::{MOST_MODULES, Module};
 pub use nccl::{Nccl, ParseNcclError};
 pub use program::{program, set_program};
 pub use program_run::{EVENTS_VARIABLE, ProgramRun, RUN_VARIABLE, Until};
+pub use quantisation::{Fp8, Qat};
 pub use run_file::{Device, MOST_RANKS, ParseDeviceError, RunFile, RunFileError, Snapshot, Steps};
 pub use trace::{ParseTraceError, TensorEvent, Trace, TracedRequest};
 pub use validity::{Refusal, check, check_steps, check_traced};

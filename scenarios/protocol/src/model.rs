@@ -126,6 +126,10 @@ models! {
     Llama31With8B: "llama-3.1-8b", text(2048, 131_072), 32;
     /// The shape of Llama-3.2-1B, decoder tied to the embedding.
     Llama32With1B: "llama-3.2-1b", text(2048, 131_072), 16;
+    /// 3D U-Net as MLPerf's reference for KiTS19: 32 to 320 channels, 3 classes, volumes of 128³.
+    Unet3d: "unet-3d", InputKind::Volumes { size: 128, multiple_of: 32 }, 11;
+    /// As 3D U-Net: 4 to 16 channels, volumes of 16³.
+    Unet3dTiny: "unet-3d-tiny", InputKind::Volumes { size: 16, multiple_of: 8 }, 7;
     /// No model, for the tasks allocation, collectives and idle.
     None: "none", InputKind::Nothing, 0;
 }
@@ -175,11 +179,29 @@ pub enum InputKind {
         /// Whether a position sees those before it alone: a decoder, which can generate.
         causal: bool,
     },
+    /// Cubic volumes of one channel, each of whose voxels has a class.
+    Volumes {
+        /// Usual edges in voxels.
+        size: u32,
+        /// The edges must be multiples of this, twice it at least.
+        multiple_of: u32,
+    },
     /// Nothing.
     Nothing,
 }
 
 impl Model {
+    pub(crate) fn reads_volumes(self) -> bool {
+        matches!(self.input(), InputKind::Volumes { .. })
+    }
+
+    /// Whether its blocks are convolutions. `ResNet` is the one family whose images may have other
+    /// sizes.
+    pub(crate) fn is_convolutional(self) -> bool {
+        let resizes = matches!(self.input(), InputKind::Images { resizable, .. } if resizable);
+        resizes || self.reads_volumes()
+    }
+
     /// Whether it can generate.
     pub fn is_decoder(self) -> bool {
         matches!(self.input(), InputKind::Tokens { causal: true, .. })

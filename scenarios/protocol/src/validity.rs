@@ -197,7 +197,9 @@ impl Combination<'_> {
         let missing = axis.needs.iter().find_map(|need| match need {
             Need::Cuda if !self.device.is_cuda() => Some("a CUDA GPU".to_owned()),
             Need::Training if self.task != Task::Training => Some("the task training".to_owned()),
-            Need::Images if !matches!(input, InputKind::Images { .. }) => {
+            Need::Images
+                if !matches!(input, InputKind::Images { .. } | InputKind::Volumes { .. }) =>
+            {
                 Some(format!("images, and {model} reads tokens"))
             }
             Need::Tokens if !matches!(input, InputKind::Tokens { .. }) => {
@@ -740,6 +742,132 @@ mod tests {
         ] {
             let text = format!(r#"{{"empty_cache":"{bad}"}}"#);
             assert!(serde_json::from_str::<Variant>(&text).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn eight_bits_that_mean_nothing_are_refused_by_name() {
+        let (gpu, train) = (Device::Cuda(0), Task::Training);
+        for (model, task, variant, axis) in [
+            (
+                Model::Resnet50,
+                train,
+                r#"{"fp8":"tensor","precision":"amp-bf16"}"#,
+                "fp8",
+            ),
+            (
+                Model::Unet3d,
+                train,
+                r#"{"fp8":"row","precision":"amp-bf16"}"#,
+                "fp8",
+            ),
+            (Model::VitB16, train, r#"{"fp8":"tensor"}"#, "fp8"),
+            (
+                Model::VitB16,
+                train,
+                r#"{"fp8":"row","precision":"amp-fp16"}"#,
+                "fp8",
+            ),
+            (
+                Model::VitB16,
+                train,
+                r#"{"fp8":"row","precision":"amp-bf16","parallel":"sharded"}"#,
+                "parallel",
+            ),
+            (Model::Resnet50, Task::Inference, r#"{"qat":"int8"}"#, "qat"),
+            (Model::Unet3d, train, r#"{"qat":"int8"}"#, "qat"),
+            (
+                Model::BertBase,
+                train,
+                r#"{"qat":"int8","checkpointing":"blocks"}"#,
+                "qat",
+            ),
+            (
+                Model::BertBase,
+                train,
+                r#"{"qat":"int8","fp8":"row","precision":"amp-bf16"}"#,
+                "qat",
+            ),
+        ] {
+            check_refused(model, task, gpu, variant, axis);
+        }
+        for variant in [
+            r#"{"fp8":"tensor","precision":"amp-bf16","checkpointing":"every-2"}"#,
+            r#"{"fp8":"row","precision":"bf16","execution":"cuda-graph"}"#,
+            r#"{"qat":"int8","precision":"amp-bf16"}"#,
+        ] {
+            let variant: Variant = serde_json::from_str(variant).unwrap();
+            assert_eq!(super::check(Model::BertBase, train, &variant, gpu), Ok(()));
+            assert_eq!(Variant::of(&variant.axes()).unwrap(), variant);
+        }
+        assert!(serde_json::from_str::<Variant>(r#"{"fp8":"block"}"#).is_err());
+    }
+
+    #[test]
+    fn volumes_and_patches_that_do_not_fit_are_refused_by_name() {
+        let (gpu, train) = (Device::Cuda(0), Task::Training);
+        for (model, task, variant, axis) in [
+            (Model::Unet3d, train, r#"{"image_size":32}"#, "image_size"),
+            (Model::Unet3d, train, r#"{"image_size":80}"#, "image_size"),
+            (Model::Unet3d, train, r#"{"patch_size":160}"#, "patch_size"),
+            (Model::Unet3d, train, r#"{"patch_size":48}"#, "patch_size"),
+            (Model::Resnet50, train, r#"{"patch_size":64}"#, "patch_size"),
+            (
+                Model::Unet3d,
+                Task::Serving,
+                r#"{"patch_size":64,"arrival_rate":1}"#,
+                "patch_size",
+            ),
+            (
+                Model::Unet3d,
+                train,
+                r#"{"patch_size":64,"execution":"cuda-graph"}"#,
+                "execution",
+            ),
+            (
+                Model::Unet3d,
+                train,
+                r#"{"checkpointing":"every-2"}"#,
+                "checkpointing",
+            ),
+            (Model::Unet3d, train, r#"{"attention":"math"}"#, "attention"),
+            (
+                Model::Unet3d,
+                train,
+                r#"{"parallel":"sharded"}"#,
+                "parallel",
+            ),
+            (
+                Model::Unet3d,
+                train,
+                r#"{"parallel":"pipeline"}"#,
+                "parallel",
+            ),
+            (
+                Model::Unet3d,
+                train,
+                r#"{"sequence_length":8}"#,
+                "sequence_length",
+            ),
+            (
+                Model::Unet3d,
+                train,
+                r#"{"data":"folder","loader_workers":1}"#,
+                "data",
+            ),
+        ] {
+            check_refused(model, task, gpu, variant, axis);
+        }
+        let whole =
+            r#"{"image_size":256,"checkpointing":"blocks","memory_format":"channels-last"}"#;
+        let patches = r#"{"image_size":160,"patch_size":128,"precision":"amp-fp16"}"#;
+        for (task, variant) in [(train, whole), (train, patches), (Task::Inference, patches)] {
+            let variant: Variant = serde_json::from_str(variant).unwrap();
+            assert_eq!(
+                super::check(Model::Unet3d, task, &variant, gpu),
+                Ok(()),
+                "{task}"
+            );
         }
     }
 

@@ -10,13 +10,19 @@ use crate::{
     Allocator, Arrivals, Axes, Axis, Count, Device, InputKind, LengthRange, LoraTargets, Model,
     Nccl, Positive, Refusal, Task,
     axis::{Need, axes},
+    quantisation::{self, Fp8, Qat},
     text::text_form,
     validity::Combination,
+    volume,
 };
 
 axes! {
     /// The arithmetic.
     precision: Precision { always: true, label: "{value}", rule: precision },
+    /// How many values share a scale in the FP8 products of linear layers.
+    fp8: Fp8 { rule: quantisation::fp8 },
+    /// What training rounds to whole numbers, as inference later will.
+    qat: Qat { needs: &[Need::Training], rule: quantisation::qat },
     /// What is recomputed in backward.
     checkpointing: Checkpointing { needs: &[Need::Training], rule: checkpointing },
     /// Micro-batches whose gradients are summed before one optimizer step.
@@ -79,13 +85,18 @@ axes! {
         needs: &[Need::Tokens],
         rule: sequence_lengths,
     },
-    /// Height and width of an image in pixels; the model's usual size unless said otherwise.
+    /// Height and width of an image in pixels, or the edges of a volume in voxels; the model's usual
+    /// size unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     image_size: Option<Positive> {
         label: "{value}px",
         needs: &[Need::Images],
-        rule: image_size,
+        rule: volume::image_size,
     },
+    /// Edges of a patch of a volume in voxels: each training step takes one of every volume, and
+    /// inference slides over the whole volume; volumes are taken whole unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_size: Option<Positive> { label: "patch{value}", rule: volume::patch_size },
     /// Processes that make the micro-batches and hand them over through `/dev/shm`, as a data
     /// loader's workers do; the batches lie on the device from the start unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -282,6 +293,10 @@ fn precision(asked: &Combination<'_>) -> Result<(), String> {
 fn checkpointing(asked: &Combination<'_>) -> Result<(), String> {
     let (model, blocks) = (asked.model, asked.model.blocks());
     match asked.variant.checkpointing {
+        Checkpointing::Every(_) if model.reads_volumes() => Err(format!(
+            "later blocks of {model} read what earlier ones give, so each is recomputed alone; use \
+             blocks"
+        )),
         Checkpointing::Every(k) if k > blocks => Err(format!(
             "{model} has {blocks} blocks; every-{k} is more than that"
         )),
@@ -310,6 +325,7 @@ fn execution(asked: &Combination<'_>) -> Result<(), String> {
         ("sequence_lengths", "changes the shapes from step to step"),
         ("loader_workers", "brings new addresses in every step"),
         ("offload", "waits for the host's part in every step"),
+        ("patch_size", "takes another place in every step"),
     ];
     // Serving decodes in places of one size, and reads prompts apart.
     let mut others = others.into_iter().filter(|_| asked.task != Task::Serving);
@@ -357,16 +373,9 @@ fn optimizer_state(asked: &Combination<'_>) -> Result<(), String> {
     })
 }
 
-/// `ResNet` is the one family whose images may have other sizes.
 fn attention(asked: &Combination<'_>) -> Result<(), String> {
     let variant = asked.variant;
-    let has_none = matches!(
-        asked.model.input(),
-        InputKind::Images {
-            resizable: true,
-            ..
-        }
-    );
+    let has_none = asked.model.is_convolutional();
     refuse_if(variant.attention != Attention::Default && has_none, || {
         format!("{} has no attention; drop the axis", asked.model)
     })?;
@@ -503,27 +512,6 @@ fn sequence_lengths(asked: &Combination<'_>) -> Result<(), String> {
     fits_positions(asked, lengths.longest(), usual_answer(asked))
 }
 
-fn image_size(asked: &Combination<'_>) -> Result<(), String> {
-    let (
-        Some(got),
-        InputKind::Images {
-            size,
-            multiple_of,
-            resizable,
-        },
-    ) = (asked.variant.image_size, asked.model.input())
-    else {
-        return Ok(());
-    };
-    let model = asked.model;
-    refuse_if(!resizable && got.get() != size, || {
-        format!("{model} reads images of {size} × {size} only, got {got}")
-    })?;
-    refuse_if(got.get() % multiple_of != 0, || {
-        format!("{model} takes multiples of {multiple_of}, got {got}")
-    })
-}
-
 fn prefetch_factor(asked: &Combination<'_>) -> Result<(), String> {
     of_loader(asked, asked.variant.prefetch_factor.is_some())
 }
@@ -539,6 +527,12 @@ fn data(asked: &Combination<'_>) -> Result<(), String> {
     if variant.data != Some(Data::Folder) {
         return Ok(());
     }
+    refuse_if(asked.model.reads_volumes(), || {
+        format!(
+            "{} reads volumes, and a folder has images or text; use synthetic",
+            asked.model
+        )
+    })?;
     of_loader(asked, true)?;
     refuse_if(variant.batch.get() > samples, || {
         let batch = variant.batch;
@@ -623,6 +617,11 @@ fn parallel(asked: &Combination<'_>) -> Result<(), String> {
         ),
         ("offload", "gradients are exchanged on the device"),
     ];
+    let is_in_blocks = matches!(parallel, Parallel::Sharded | Parallel::Pipeline);
+    refuse_if(is_in_blocks && asked.model.reads_volumes(), || {
+        let model = asked.model;
+        format!("blocks of {model} read each other's output; use ddp")
+    })?;
     if parallel == Parallel::Sharded {
         others.extend([
             (
@@ -636,6 +635,11 @@ fn parallel(asked: &Combination<'_>) -> Result<(), String> {
             ),
             ("optimizer_state", "a shard ends within a quantised block"),
             ("lora_rank", "all of a block's parameters are trained alike"),
+            ("fp8", "blocks are gathered in the precision's type"),
+            (
+                "qat",
+                "blocks are gathered without what is known of their inputs",
+            ),
         ]);
         let is_scaled = asked.variant.precision == Precision::AmpFp16;
         refuse_if(is_scaled, || {

@@ -54,7 +54,7 @@ impl Folder {
     /// Writes all files, on all CPUs. Returns how many bytes they have.
     pub fn write(&self) -> Result<u64, Error> {
         let bytes = match self.source.vocabulary {
-            Vocabulary::Classes(_) => self.write_images(),
+            Vocabulary::Classes(_) | Vocabulary::Voxels => self.write_images(),
             Vocabulary::Tokens { .. } => self.write_tokens(),
         }?;
         if self.is_cold {

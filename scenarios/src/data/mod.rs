@@ -1,6 +1,6 @@
 //! Synthetic data out of a seed.
 //!
-//! Images are standard normal with uniform labels; sequences are uniform tokens, 15 % of
+//! Images are standard normal with uniform labels; volumes have two balls to be found; sequences are uniform tokens, 15 % of
 //! whose positions are masked and to be guessed, or whose every next token is. Sample *i* of a seed is the same
 //! everywhere: micro-batch *m* of size *b* holds the samples from *m·b* on, so that *n*
 //! micro-batches are one batch *n* times as large.
@@ -17,6 +17,7 @@ mod folder;
 mod lengths;
 mod picture;
 mod random;
+mod volume;
 
 use std::{ops::Range, thread};
 
@@ -29,6 +30,7 @@ pub use self::{
     arrivals::{ArrivalTimes, traced_rate},
     folder::Folder,
     lengths::Lengths,
+    volume::Patches,
 };
 use crate::{
     Error,
@@ -42,9 +44,10 @@ const MASKED_SHARE: f64 = 0.15;
 /// One micro-batch on the device.
 #[derive(Debug)]
 pub struct Batch {
-    /// `[batch, 3, size, size]` single precision, or `[batch, length]` token numbers.
+    /// `[batch, 3, size, size]` or `[batch, 1, size, size, size]` single precision, or
+    /// `[batch, length]` token numbers.
     pub input: Tensor,
-    /// `[batch]` classes, or `[batch, length]` tokens to be guessed, [`IGNORED_LABEL`]
+    /// `[batch]` or `[batch, size, size, size]` classes, or `[batch, length]` tokens to be guessed, [`IGNORED_LABEL`]
     /// where there is none.
     pub labels: Tensor,
 }
@@ -82,7 +85,7 @@ impl Batch {
 #[derive(Debug, Clone, Copy)]
 pub struct Source {
     vocabulary: Vocabulary,
-    /// Height and width of an image, or the tokens of a sequence.
+    /// Edges of an image or a volume, or the tokens of a sequence.
     size: u32,
     /// The length of the shortest beginning of a sequence that a step may take.
     shortest: u32,
@@ -134,6 +137,7 @@ impl Source {
                     labels: Tensor::f_from_slice(&labels)?,
                 }
             }
+            Vocabulary::Voxels => self.volumes((index * self.batch) as u64)?,
             Vocabulary::Tokens { .. } => {
                 self.sequences(samples.map(|sample| Ok((sample, self.tokens(sample)))))?
             }
@@ -148,6 +152,7 @@ impl Source {
     fn label(&self, sample: u64) -> i64 {
         let classes = match self.vocabulary {
             Vocabulary::Classes(count) | Vocabulary::Tokens { count, .. } => count.unsigned_abs(),
+            Vocabulary::Voxels => 1,
         };
         let label = Stream::new(self.seed, Purpose::Labels, sample).below(classes);
         i64::try_from(label).unwrap_or_default()

@@ -27,6 +27,7 @@ pub(super) enum Purpose {
     Crops = 12,
     WarmupAnswer = 13,
     MeasuredAnswer = 14,
+    Patches = 15,
 }
 
 /// The random numbers of one sample for one purpose.

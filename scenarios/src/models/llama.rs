@@ -180,11 +180,12 @@ impl Llama {
         };
         let norm = RmsNorm::new(model.at("norm"), width, EPS)?;
         let head = (!size.tied).then(|| linear(scope.at("lm_head"), (width, words)));
+        let head = head.transpose()?.map(Linear::without_fp8);
         Ok(Self {
             embedding,
             layers: Blocks::new(layers),
             norm,
-            head: head.transpose()?,
+            head,
             decoder: scope.at("lm_head").module(),
             frequencies,
         })

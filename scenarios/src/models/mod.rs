@@ -7,7 +7,9 @@ mod bert;
 mod key_values;
 mod llama;
 mod resnet;
+mod unet;
 mod vit;
+pub mod window;
 
 use libtorch::Result;
 use protocol::{InputKind, LoraTargets, Model, Positive, Task, Variant};
@@ -60,6 +62,8 @@ pub struct Built {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vocabulary {
     Classes(i64),
+    /// A class for each voxel of a volume.
+    Voxels,
     /// Tokens, one of which stands for a masked word.
     Tokens {
         count: i64,
@@ -73,12 +77,13 @@ enum Architecture {
     Resnet(resnet::Size),
     Bert(bert::Size),
     Llama(llama::Size),
+    Unet(unet::Size),
     Vit(vit::Size),
 }
 
 /// The model's family and size; `None` where there is no model.
 fn architecture(model: Model) -> Option<Architecture> {
-    use Architecture::{Bert, Llama, Resnet, Vit};
+    use Architecture::{Bert, Llama, Resnet, Unet, Vit};
     Some(match model {
         Model::Resnet50 => Resnet(resnet::RESNET50),
         Model::ResnetTiny => Resnet(resnet::TINY),
@@ -89,6 +94,8 @@ fn architecture(model: Model) -> Option<Architecture> {
         Model::Llama2With7B => Llama(llama::LLAMA2_7B),
         Model::Llama31With8B => Llama(llama::LLAMA31_8B),
         Model::Llama32With1B => Llama(llama::LLAMA32_1B),
+        Model::Unet3d => Unet(unet::KITS19),
+        Model::Unet3dTiny => Unet(unet::TINY),
         Model::VitB16 => Vit(vit::B16),
         Model::VitL16 => Vit(vit::L16),
         Model::VitTiny => Vit(vit::TINY),
@@ -109,6 +116,7 @@ pub fn build_stage(model: Model, placement: Placement, stage: Option<Stage>) -> 
         Some(Architecture::Resnet(size)) => Box::new(resnet::Resnet::new(scope, &size)?),
         Some(Architecture::Bert(size)) => Box::new(bert::Bert::new(scope, size)?),
         Some(Architecture::Llama(size)) => Box::new(llama::Llama::new(scope, size)?),
+        Some(Architecture::Unet(size)) => Box::new(unet::Unet::new(scope, size)?),
         Some(Architecture::Vit(size)) => Box::new(vit::Vit::new(scope, size)?),
         None => {
             return Err(libtorch::Error::Libtorch {
@@ -138,16 +146,32 @@ pub fn adapt(built: &mut Built, variant: &Variant) -> Result<()> {
     Ok(())
 }
 
-/// Height and width of the variant's images in pixels, or the tokens of its sequences, of the
+/// Edges of the variant's images in pixels or volumes in voxels, or the tokens of its sequences, of the
 /// longest where they vary.
 pub fn input_size(model: Model, variant: &Variant) -> u32 {
     match model.input() {
-        InputKind::Images { size, .. } => variant.image_size.map_or(size, Positive::get),
+        InputKind::Images { size, .. } | InputKind::Volumes { size, .. } => {
+            variant.image_size.map_or(size, Positive::get)
+        }
         InputKind::Tokens { length, .. } => match variant.sequence_lengths {
             Some(lengths) => lengths.longest(),
             None => variant.sequence_length.map_or(length, Positive::get),
         },
         InputKind::Nothing => 0,
+    }
+}
+
+/// Edges or tokens of what the model reads of a sample at once, and how often it does: where volumes
+/// are taken in patches, inference slides over all of one.
+pub fn read_at_once(model: Model, task: Task, variant: &Variant) -> (u32, f64) {
+    let whole = input_size(model, variant);
+    match variant.patch_size.map(Positive::get) {
+        Some(patch) if task == Task::Inference => {
+            let places = window::places(whole.into(), patch.into()).len();
+            (patch, (places as f64).powi(3))
+        }
+        Some(patch) => (patch, 1.0),
+        None => (whole, 1.0),
     }
 }
 
@@ -157,13 +181,14 @@ pub fn input_size(model: Model, variant: &Variant) -> u32 {
 /// Neural Language Models», 2020, section 2.1). Operations done again for checkpointing are not
 /// the model's, and the rest, such as normalisation, is a per cent or less.
 ///
-/// `size` is the height and width of an image in pixels, or the tokens of a sequence.
+/// `size` are the edges of an image in pixels or of a volume in voxels, or the tokens of a sequence.
 pub fn flops_per_sample(model: Model, task: Task, size: u32) -> f64 {
     let size = f64::from(size);
     let multiply_adds = match architecture(model) {
         Some(Architecture::Resnet(of)) => of.multiply_adds(size),
         Some(Architecture::Bert(of)) => of.multiply_adds(size),
         Some(Architecture::Llama(of)) => of.multiply_adds(size),
+        Some(Architecture::Unet(of)) => of.multiply_adds(size),
         Some(Architecture::Vit(of)) => of.multiply_adds(),
         None => 0.0,
     };
@@ -185,6 +210,7 @@ pub fn vocabulary(model: Model) -> Vocabulary {
         Some(Architecture::Resnet(of)) => Vocabulary::Classes(of.classes),
         Some(Architecture::Bert(of)) => of.vocabulary(),
         Some(Architecture::Llama(of)) => of.vocabulary(),
+        Some(Architecture::Unet(_)) => Vocabulary::Voxels,
         Some(Architecture::Vit(of)) => Vocabulary::Classes(of.classes),
         None => Vocabulary::Classes(0),
     }

@@ -107,19 +107,36 @@ impl<B: Block> Blocks<B> {
         let last = groups.len() - 1;
         for (index, blocks) in groups.enumerate() {
             let _kept = keep::block(index == last)?;
-            let blocks = blocks.to_vec();
-            let training = pass.training;
-            let inputs: Vec<&Tensor> = std::iter::once(&x).chain(beside).collect();
-            x = checkpoint::run_many(&inputs, move |inputs| {
-                let mut x = inputs[0].shallow_clone();
-                for block in &blocks {
-                    x = lock(block).forward(x, &inputs[1..], training)?;
-                }
-                Ok(x)
-            })?;
+            x = recomputed(blocks, &x, beside, pass.training)?;
         }
         Ok(x)
     }
+
+    /// Applies one of them, which keeps its inputs alone where there is any checkpointing.
+    pub fn one(&self, index: usize, x: Tensor, beside: &[Tensor], pass: Pass) -> Result<Tensor> {
+        let _kept = keep::block(index + 1 == self.0.len())?;
+        match pass.checkpointing {
+            Checkpointing::None => lock(&self.0[index]).forward(x, beside, pass.training),
+            _ => recomputed(&self.0[index..=index], &x, beside, pass.training),
+        }
+    }
+}
+
+fn recomputed<B: Block>(
+    blocks: &[Arc<Mutex<B>>],
+    x: &Tensor,
+    beside: &[Tensor],
+    training: bool,
+) -> Result<Tensor> {
+    let blocks = blocks.to_vec();
+    let inputs: Vec<&Tensor> = std::iter::once(x).chain(beside).collect();
+    checkpoint::run_many(&inputs, move |inputs| {
+        let mut x = inputs[0].shallow_clone();
+        for block in &blocks {
+            x = lock(block).forward(x, &inputs[1..], training)?;
+        }
+        Ok(x)
+    })
 }
 
 /// The block, whatever became of an earlier holder: a block has no state to break.

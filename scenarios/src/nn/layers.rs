@@ -1,9 +1,9 @@
 //! The layers that the models share, as thin as `torch.nn`'s.
 
-use libtorch::Result;
+use libtorch::{Result, fp8};
 use tch::{Kind, Tensor};
 
-use super::{Init, Module, Scope};
+use super::{Init, Module, Rounding, Scope, rounding::FakeQuantised};
 
 /// `nn.Linear`: `[.., in]` to `[.., out]`, with or without bias.
 #[derive(Debug)]
@@ -12,6 +12,8 @@ pub struct Linear {
     weight: Tensor,
     bias: Option<Tensor>,
     adapter: Option<Adapter>,
+    fp8: Option<fp8::Scaling>,
+    quantised: Option<FakeQuantised>,
 }
 
 /// A low-rank addition to a layer's weight (Hu et al., «`LoRA`», 2021), as PEFT's `lora.Linear`.
@@ -34,8 +36,14 @@ impl Linear {
         weight: Init,
         bias: impl Into<Option<Init>>,
     ) -> Result<Self> {
+        let is_multiple = inputs % fp8::MULTIPLE == 0 && outputs % fp8::MULTIPLE == 0;
         Ok(Self {
             module: scope.module(),
+            quantised: FakeQuantised::new(&mut scope, outputs)?,
+            fp8: match scope.rounding() {
+                Rounding::Fp8(scaling) if is_multiple => Some(scaling),
+                _ => None,
+            },
             weight: scope.parameter("weight", &[outputs, inputs], weight)?,
             bias: bias
                 .into()
@@ -43,6 +51,13 @@ impl Linear {
                 .transpose()?,
             adapter: None,
         })
+    }
+
+    /// The same with products of the precision's type, as scores are computed.
+    #[must_use]
+    pub fn without_fp8(mut self) -> Self {
+        self.fp8 = None;
+        self
     }
 
     /// Gives it an adapter of this rank, which begins as nothing.
@@ -68,7 +83,15 @@ impl Linear {
 
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _entered = self.module.enter();
-        let y = x.f_linear(&self.weight, self.bias.as_ref())?;
+        let bias = self.bias.as_ref();
+        let y = match (self.fp8, &self.quantised) {
+            (Some(scaling), _) => fp8::linear(x, &self.weight, bias, scaling)?,
+            (None, Some(quantised)) => {
+                let (x, weight) = quantised.round(x, &self.weight)?;
+                x.f_linear(&weight, bias)?
+            }
+            (None, None) => x.f_linear(&self.weight, bias)?,
+        };
         let Some(Adapter { down, up }) = &self.adapter else {
             return Ok(y);
         };
@@ -200,6 +223,7 @@ pub struct Conv2d {
     bias: Option<Tensor>,
     stride: i64,
     padding: i64,
+    quantised: Option<FakeQuantised>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -229,6 +253,7 @@ impl Conv2d {
     ) -> Result<Self> {
         Ok(Self {
             module: scope.module(),
+            quantised: FakeQuantised::new(&mut scope, form.outputs)?,
             weight: scope.parameter("weight", &form.weight_shape(), weight)?,
             bias: bias
                 .map(|init| scope.parameter("bias", &[form.outputs], init))
@@ -242,7 +267,13 @@ impl Conv2d {
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _entered = self.module.enter();
         let (stride, padding) = (self.stride, self.padding);
-        Ok(x.f_conv2d(&self.weight, self.bias.as_ref(), stride, padding, 1, 1)?)
+        let rounded = self.quantised.as_ref();
+        let rounded = rounded.map(|of| of.round(x, &self.weight)).transpose()?;
+        let (x, weight) = match &rounded {
+            Some((x, weight)) => (x, weight),
+            None => (x, &self.weight),
+        };
+        Ok(x.f_conv2d(weight, self.bias.as_ref(), stride, padding, 1, 1)?)
     }
 }
 

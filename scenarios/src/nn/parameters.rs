@@ -9,15 +9,17 @@ use libtorch::{
 use protocol::MemoryFormat;
 use tch::{Device, Kind, Tensor};
 
-use super::{Init, Stage, block_of};
+use super::{Init, Rounding, Stage, block_of};
 
 /// Where and how parameters are made.
 #[derive(Debug, Clone, Copy)]
 pub struct Placement {
     pub device: Device,
-    /// How tensors of four dimensions lie in memory.
+    /// How tensors of four and five dimensions lie in memory.
     pub memory_format: MemoryFormat,
     pub kind: Kind,
+    /// What becomes of the sides of layers' products.
+    pub rounding: Rounding,
     /// Whether to fill them. Without, memory is reserved and never touched, which makes
     /// counting the parameters of a large model free.
     pub fill: bool,
@@ -238,6 +240,10 @@ impl Scope<'_> {
         self.parameters.placement.device
     }
 
+    pub fn rounding(&self) -> Rounding {
+        self.parameters.placement.rounding
+    }
+
     pub fn fills(&self) -> bool {
         self.parameters.placement.fill
     }
@@ -252,6 +258,7 @@ impl Scope<'_> {
             memory_format,
             kind,
             fill,
+            ..
         } = self.parameters.placement;
         let options = (kind, device);
         let mut kept = empty(shape, memory_format, options)?;
@@ -270,13 +277,17 @@ impl Scope<'_> {
     }
 }
 
-/// A tensor without values that lies in memory as the format wants it. Only four dimensions have
-/// channels; others are contiguous.
+/// A tensor without values that lies in memory as the format wants it. Only four and five dimensions
+/// have channels; others are contiguous.
 fn empty(shape: &[i64], format: MemoryFormat, options: (Kind, Device)) -> Result<Tensor> {
     Ok(match (format, shape) {
         // tch has no argument for a memory format, but strides say the same.
         (MemoryFormat::ChannelsLast, &[n, c, h, w]) => {
             Tensor::f_empty_strided([n, c, h, w], [c * h * w, 1, c * w, c], options)?
+        }
+        (MemoryFormat::ChannelsLast, &[n, c, d, h, w]) => {
+            let strides = [c * d * h * w, 1, c * h * w, c * w, c];
+            Tensor::f_empty_strided([n, c, d, h, w], strides, options)?
         }
         _ => Tensor::f_empty(shape, options)?,
     })
@@ -284,7 +295,7 @@ fn empty(shape: &[i64], format: MemoryFormat, options: (Kind, Device)) -> Result
 
 /// The tensor with its values where the format wants them.
 pub fn in_format(tensor: Tensor, format: MemoryFormat) -> Result<Tensor> {
-    if format == MemoryFormat::Contiguous || tensor.dim() != 4 {
+    if format == MemoryFormat::Contiguous || tensor.dim() < 4 {
         return Ok(tensor);
     }
     let mut moved = empty(&tensor.size(), format, (tensor.f_kind()?, tensor.device()))?;
@@ -302,6 +313,10 @@ mod tests {
         let moved = in_format(tensor.shallow_clone(), MemoryFormat::ChannelsLast).unwrap();
         assert_eq!(moved.stride(), [60, 1, 15, 3]);
         assert_eq!(moved, tensor);
+        let volumes = tensor.unsqueeze(2);
+        let moved = in_format(volumes.shallow_clone(), MemoryFormat::ChannelsLast).unwrap();
+        assert_eq!(moved.stride(), [60, 1, 60, 15, 3]);
+        assert_eq!(moved, volumes);
     }
 
     #[test]
@@ -315,6 +330,7 @@ mod tests {
                         device: Device::Cpu,
                         memory_format,
                         kind: Kind::Float,
+                        rounding: Rounding::None,
                         fill: true,
                     });
                     let init = Init::Normal { std: 1.0 };
@@ -332,6 +348,7 @@ mod tests {
             device: Device::Cpu,
             memory_format: MemoryFormat::Contiguous,
             kind: Kind::Float,
+            rounding: Rounding::None,
             fill: true,
         });
         let mut root = parameters.root();

@@ -117,6 +117,7 @@ fn attempt<W: Write>(
     if let Some(effective) = allocator {
         device::check_allocator(&file.variant.allocator, &effective)?;
     }
+    device::check_fp8(file.variant.fp8, file.device, cuda.as_ref())?;
     device::check_kernel_cache(file.variant.kernel_cache)?;
     device::start(file.device, file.variant.deterministic)?;
     device::choose_attention(file.variant.attention)?;

@@ -16,12 +16,12 @@ use crate::{
     Error,
     budget::Budget,
     ceiling,
-    data::{Batch, Lengths, Source},
+    data::{Batch, Lengths, Patches, Source},
     device, host,
     loader::Loader,
     memory::MemoryMeter,
     models,
-    nn::Placement,
+    nn::{Placement, Rounding},
     parallel::{self, Ranks},
     results::Results,
     stopwatch::{Inside, Lap, StepWatch},
@@ -56,6 +56,8 @@ pub(super) struct Bench {
     pub(super) loader: Option<Loader>,
     /// Where each step takes sequences of a length of its own.
     pub(super) lengths: Option<Lengths>,
+    /// Where each step takes a patch of every volume.
+    pub(super) patches: Option<Patches>,
     /// Warm-up steps, then one place for those that time alone asked for, then measured steps.
     pub(super) log: StepLog,
     /// There once the step is captured, where the variant asks for it.
@@ -88,7 +90,11 @@ impl Bench {
                 &mut cut
             }
         };
-        self.work.step_fed(number, feed, &self.log, observer)
+        let Some(patches) = self.patches else {
+            return self.work.step_fed(number, feed, &self.log, observer);
+        };
+        let mut cut = patches.cut(feed, number);
+        self.work.step_fed(number, &mut cut, &self.log, observer)
     }
 }
 
@@ -171,6 +177,7 @@ impl<'a, W: Write> Run<'a, W> {
             device: self.place,
             memory_format: file.variant.memory_format,
             kind: Arithmetic::kind(file.variant.precision),
+            rounding: Rounding::of(&file.variant),
             fill: true,
         };
         let stage = self.ranks.as_ref().and_then(Ranks::stage);
@@ -217,6 +224,7 @@ impl<'a, W: Write> Run<'a, W> {
             batches,
             loader,
             lengths: Lengths::of(&file.variant, file.seed),
+            patches: Patches::of(&file.variant, file.task, file.seed),
             log,
             captured: None,
             warmup_steps: 0,
@@ -403,7 +411,8 @@ impl<'a, W: Write> Run<'a, W> {
             .collect();
         check_finite(&steps, 0)?;
         // Losses over sequences of different lengths are no series, nor are those of other samples.
-        if bench.lengths.is_none() && file.variant.data != Some(Data::Folder) {
+        let is_series = bench.lengths.is_none() && bench.patches.is_none();
+        if is_series && file.variant.data != Some(Data::Folder) {
             check_falling(&steps)?;
         }
         let laps = watch.laps()?;
@@ -481,9 +490,10 @@ impl<'a, W: Write> Run<'a, W> {
     /// The mean of something that a sample's size says, over the lengths that the measured steps
     /// really had.
     fn per_sample(&self, bench: &Bench, of: impl Fn(u32) -> f64) -> f64 {
-        let model = self.file.model;
+        let RunFile { model, task, .. } = *self.file;
         let Some(lengths) = bench.lengths else {
-            return of(models::input_size(model, &self.file.variant));
+            let (size, times) = models::read_at_once(model, task, &self.file.variant);
+            return of(size) * times;
         };
         let measured = self.file.steps.measured;
         let all: f64 = (0..measured).map(|step| of(lengths.measured(step))).sum();

@@ -33,7 +33,7 @@ pub use self::{
 use crate::{
     Error,
     data::Batch,
-    models::{self, Built, KeyValues, Network},
+    models::{self, Built, KeyValues, Network, window},
     nn::{self, Module, Parameters, Pass},
     parallel::{Ddp, Pipeline, Sharded, Together},
 };
@@ -85,6 +85,8 @@ pub struct Work {
     keeper: Option<Keeper>,
     training: Option<Training>,
     gradients: Gradients,
+    /// Edges of the windows that slide over volumes.
+    window: Option<i64>,
     retain: Retain,
     /// What steps kept for good.
     retained: Vec<Tensor>,
@@ -168,6 +170,7 @@ impl Work {
             },
             training,
             gradients: variant.gradients,
+            window: variant.patch_size.map(|edge| edge.get().into()),
             retain: variant.retain,
             retained: Vec::new(),
         })
@@ -364,8 +367,11 @@ impl Work {
 
     fn infer(&mut self, batch: &Batch) -> Result<(), Error> {
         let forward = || {
-            self.arithmetic
-                .autocast(|| self.network.forward(&batch.input, self.pass))
+            let (network, input) = (&*self.network, &batch.input);
+            self.arithmetic.autocast(|| match self.window {
+                Some(edge) => window::slide(network, input, edge, self.pass),
+                None => network.forward(input, self.pass),
+            })
         };
         let scores = match self.gradients {
             Gradients::Tracked => forward(),

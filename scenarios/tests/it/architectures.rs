@@ -42,6 +42,10 @@ fn counts_are_those_of_the_references() {
     // torchvision: ViT_B_16_Weights and ViT_L_16_Weights .meta["num_params"]; timm has as many.
     check(Model::VitB16, 86_567_656, vit);
     check(Model::VitL16, 304_326_632, vit);
+    let unet = ["input_block.conv1.0.weight", "output.conv.0.bias"];
+    check(Model::Unet3d, unet3d(&[32, 64, 128, 256, 320]), unet);
+    assert_eq!(unet3d(&[32, 64, 128, 256, 320]), 31_190_243);
+    check(Model::Unet3dTiny, unet3d(&[4, 8, 16]), unet);
     // Added up by hand from the sizes in protocol::Model.
     check(
         Model::ResnetTiny,
@@ -67,6 +71,24 @@ fn resnet_tiny() -> u64 {
     };
     let stem = 3 * 49 * 16 + norm(16);
     stem + block(16, 16) + block(64, 32) + block(128, 64) + block(256, 128) + 512 * 10 + 10
+}
+
+/// mlcommons/training, image_segmentation/pytorch/model: two convolutions of 3³ with a normalisation
+/// each way a level and at the bottom, one of 2³ with a bias on the way up.
+fn unet3d(channels: &[u64]) -> u64 {
+    let conv = |inputs: u64, outputs: u64| 27 * inputs * outputs + 2 * outputs;
+    let bottom = channels[channels.len() - 1];
+    let (mut sum, mut inputs) = (0, 1);
+    for &outputs in channels.iter().chain([&bottom]) {
+        sum += conv(inputs, outputs) + conv(outputs, outputs);
+        inputs = outputs;
+    }
+    for &outputs in channels.iter().rev() {
+        sum += 8 * inputs * outputs + outputs;
+        sum += conv(2 * outputs, outputs) + conv(outputs, outputs);
+        inputs = outputs;
+    }
+    sum + 3 * inputs + 3
 }
 
 fn encoder_layer(width: u64) -> u64 {
@@ -180,6 +202,26 @@ fn names_are_those_of_the_references() {
 }
 
 #[test]
+fn names_of_a_unet_are_those_of_the_reference() {
+    let _turn = alone();
+    let conv = ["0.weight", "1.weight", "1.bias"];
+    let mut names = vec![
+        "upsample_conv.0.weight".to_owned(),
+        "upsample_conv.0.bias".to_owned(),
+    ];
+    names.extend(
+        ["conv1", "conv2"]
+            .iter()
+            .flat_map(|part| conv.map(|name| format!("{part}.{name}"))),
+    );
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    check_names(Model::Unet3d, "upsample.4.", &names, &[]);
+    check_names(Model::Unet3d, "downsample.3.", &names[2..], &[]);
+    check_names(Model::Unet3d, "bottleneck.", &names[2..], &[]);
+    check_names(Model::Unet3d, "downsample.4.", &[], &[]);
+}
+
+#[test]
 fn operations_are_those_that_others_count() {
     fn check(model: Model, json: &str, published: f64, tolerance: f64) {
         let variant = variant(json);
@@ -209,6 +251,16 @@ fn operations_are_those_that_others_count() {
         tokens,
         0.01,
     );
+    // Per voxel at the top: 32 × (1 + 32) + (64 + 32) × 32 windows of 27, the doubling, the last layer;
+    // an eighth of the voxels a level down, the bottom has 4³.
+    let level = |edge: f64, windows: f64, others: f64| (27.0 * windows + others) * edge.powi(3);
+    let unet = level(128.0, 1056.0 + 3072.0, 64.0 * 32.0 + 96.0)
+        + level(64.0, 64.0 * 96.0 + 64.0 * 192.0, 128.0 * 64.0)
+        + level(32.0, 128.0 * 192.0 + 128.0 * 384.0, 256.0 * 128.0)
+        + level(16.0, 256.0 * 384.0 + 256.0 * 768.0, 320.0 * 256.0)
+        + level(8.0, 320.0 * 576.0 + 320.0 * 960.0, 320.0 * 320.0)
+        + level(4.0, 320.0 * 640.0, 0.0);
+    check(Model::Unet3d, "{}", 2.0 * unet, 1e-9);
     // Convolutions go with the pixels, the 2048 × 1000 products of the last layer do not.
     let last = 2.048e6;
     let smaller = (4.089e9 - last) * (64.0_f64 / 224.0).powi(2) + last;

@@ -86,6 +86,11 @@ fn layers_of_a_llama_with_and_without_adapters() {
 }
 
 #[test]
+fn blocks_of_a_unet() {
+    check(Model::Unet3dTiny, "blocks");
+}
+
+#[test]
 fn dropout_is_on_in_a_bert() {
     let _turn = alone();
     let json = variant(r#"{"batch":4}"#);

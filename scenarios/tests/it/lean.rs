@@ -39,6 +39,12 @@ fn offloaded_activations_change_no_bit() {
         (Model::LlamaTiny, r#""batch":2,"lora_rank":4"#),
         (Model::LlamaTiny, r#""batch":2,"precision":"bf16""#),
         (Model::VitTiny, r#""batch":4,"precision":"amp-bf16""#),
+        (
+            Model::VitTiny,
+            r#""batch":4,"precision":"amp-bf16","fp8":"row""#,
+        ),
+        (Model::Unet3dTiny, r#""batch":2"#),
+        (Model::Unet3dTiny, r#""batch":2,"checkpointing":"blocks""#),
         (Model::VitTiny, r#""batch":4,"checkpointing":"every-2""#),
     ] {
         let plain = trained(model, &format!("{{{others}}}"), 3);

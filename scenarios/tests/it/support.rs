@@ -6,7 +6,7 @@ use protocol::{Event, Model, Task, Variant};
 use scenario::{
     data::{Batch, Source},
     models,
-    nn::Placement,
+    nn::{Placement, Rounding},
     training::{Arithmetic, Work},
 };
 use tch::{Device, Tensor};
@@ -31,6 +31,7 @@ pub(crate) fn placement(variant: &Variant, fill: bool) -> Placement {
         device: Device::Cpu,
         memory_format: variant.memory_format,
         kind: Arithmetic::kind(variant.precision),
+        rounding: Rounding::of(variant),
         fill,
     }
 }

@@ -4,6 +4,7 @@
 //! with a GPU, once `LD_LIBRARY_PATH` names libtorch's library folder there.
 
 mod checkpoint;
+mod fp8;
 mod gpu;
 mod memory;
 mod optim;
