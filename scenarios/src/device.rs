@@ -4,9 +4,7 @@
 use std::{collections::BTreeMap, env, fs, path::Path};
 
 use libtorch::{AttentionKernels, allocator::Settings, cuda};
-use protocol::{
-    Allocator, AllocatorBackend, Attention, CudaFacts, Device, Fp8, KernelCache, Nccl,
-};
+use protocol::{Allocator, AllocatorBackend, Attention, CudaFacts, Device, Fp8, KernelCache, Nccl};
 
 use crate::Error;
 

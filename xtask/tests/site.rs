@@ -101,7 +101,10 @@ fn the_index_of_the_gallery_is_that_of_its_sessions() {
     let told = "29,601 since 2023-07-28 10:46: +1.41 % (+0.70 … +2.13 %) at 1c9da95e7d46, changed.";
     let largest = "The largest change: +15.99 % (+14.95";
     assert!(first.contains(told) && first.contains(largest), "{first}");
-    assert!(first.contains(&format!("property=\"og:title\" content=\"{told}")), "{first}");
+    assert!(
+        first.contains(&format!("property=\"og:title\" content=\"{told}")),
+        "{first}"
+    );
     // Whatever the index leads to is there.
     let index = fs::read_to_string(gallery.join("README.md")).expect("the index");
     let targets = index
