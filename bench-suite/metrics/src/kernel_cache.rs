@@ -49,7 +49,7 @@ mod tests {
             } else {
                 record::Outcome::Failed {
                     reason: record::Reason::OutOfMemory,
-                    stage: record::Stage::Warmup,
+                    stage: record::Stage::Workload(protocol::Phase::Warmup),
                     message: String::new(),
                 }
             },
