@@ -255,7 +255,7 @@ impl Plan {
             let names: Vec<String> = self.cells.iter().map(name).collect();
             let likely = most_similar(wanted, names.iter().map(String::as_str));
             let likely = likely.map(|cell| format!(" (did you mean `{cell}`?)"));
-            let suites = Vec::from_iter(self.session.suites.into_keys());
+            let suites: Vec<String> = self.session.suites.into_keys().collect();
             return refused(format!(
                 "no cell `{wanted}` in {} for {}{}; expected a scenario, or a cell as reports name \
                  it; --dry-run without --cell lists them",

@@ -701,7 +701,7 @@ mod tests {
         let variant: protocol::Variant = serde_json::from_str(variant).unwrap();
         let shares = [1, 2, 4, 8].map(|ranks| variant.own_samples(ranks));
         assert_eq!(
-            shares.map(|share| share.to_bits()),
+            shares.map(f64::to_bits),
             [12.0, 6.0, 3.0, 1.5].map(f64::to_bits)
         );
         let of_rank = named(&[("samples_count", 1.5)]);

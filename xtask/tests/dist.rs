@@ -164,7 +164,9 @@ fn the_wheel_installs_without_a_network_the_program_and_the_module() {
     archive(home.path());
     let entries = fs::read_dir(home.path()).expect("a folder").flatten();
     let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let wheel = names.find(|name| name.ends_with(".whl")).expect("a wheel");
+    let wheel = names
+        .find(|name| Path::new(name).extension() == Some("whl".as_ref()))
+        .expect("a wheel");
     let platform = format!("manylinux_2_{}_x86_64", newest_glibc());
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(

@@ -98,8 +98,8 @@ fn the_index_of_the_gallery_is_that_of_its_sessions() {
     // What came of the series is on the first screen of its page, and what a link to it shows.
     let page = fs::read_to_string(drawn.join("trend.html")).expect("a page");
     let (first, _) = page.split_once("<nav").expect("a first screen");
-    let told = "29,601 since 2023-07-28 10:46: +1.41 % (+0.70 … +2.13 %) at 1c9da95e7d46, changed.";
-    let largest = "The largest change: +15.99 % (+14.95";
+    let told = "29,601 since 2023-07-28 14:04: +1.41 % (+0.70 … +2.13 %) at 1c9da95e7d46, changed.";
+    let largest = "The largest change: +15.99 % (+15.07";
     assert!(first.contains(told) && first.contains(largest), "{first}");
     assert!(
         first.contains(&format!("property=\"og:title\" content=\"{told}")),

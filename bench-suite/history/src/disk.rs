@@ -129,11 +129,8 @@ pub(crate) fn folder_name<'a>(names: impl IntoIterator<Item = &'a str>) -> Strin
     }
     if name.len() > LONGEST_NAME {
         let digest = Sha256::digest(name.as_bytes());
-        let short: String = digest[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        name = format!("{AND}{short}");
+        let short: [u8; 8] = std::array::from_fn(|at| digest[at]);
+        name = format!("{AND}{:016x}", u64::from_be_bytes(short));
     }
     name
 }

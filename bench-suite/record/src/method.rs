@@ -181,7 +181,8 @@ impl Method {
         }
         // FNV-1a. What is not set is left out, so that a key that is added later changes nothing.
         let set = self.0.iter().filter(|(_, value)| *value != Self::NONE);
-        let lines: String = set.map(|(key, value)| format!("{key}={value}\n")).collect();
+        let lines: Vec<String> = set.map(|(key, value)| format!("{key}={value}\n")).collect();
+        let lines = lines.concat();
         let hash = lines.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });

@@ -96,11 +96,11 @@ pub(super) fn of_images(then: &[ImageFacts], now: &[ImageFacts]) -> Vec<Differen
         now.iter().map(|image| &image.name),
     );
     let difference = |name: String| {
-        let named = |images: &[ImageFacts]| {
-            let of = images.iter().find(|image| image.name == name);
-            of.map_or("missing".into(), image)
+        let of = |images: &[ImageFacts]| {
+            let found = images.iter().find(|image| image.name == name);
+            found.map_or("missing".into(), image)
         };
-        let (then, now) = (named(then), named(now));
+        let (then, now) = (of(then), of(now));
         let what = format!("image {name}");
         (then != now).then_some(Difference { what, then, now })
     };

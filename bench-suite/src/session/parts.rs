@@ -218,10 +218,8 @@ pub(super) fn settle(
 /// Keeps the machines that a part ran on earlier beside this one, and says so.
 pub(super) fn add_hosts(session: &mut record::Session, earlier: BTreeMap<String, Machine>) {
     if !earlier.is_empty() {
-        let (from, to) = (
-            Vec::from_iter(earlier.keys().cloned()),
-            session.machine_names(),
-        );
+        let from: Vec<&str> = earlier.keys().map(String::as_str).collect();
+        let to = session.machine_names();
         session.notes.push(format!(
             "begun on {}, goes on on {to}; scenarios that were not finished run there anew",
             from.join(", ")

@@ -247,9 +247,14 @@ void torchgauge_collective(
   });
 }
 
-// On the CPU until it is done; on a GPU what is launched from now on runs after it.
+// On the CPU until it is done; on a GPU what is launched from now on runs after it. NCCL gives none to
+// wait for where it works on the stream that waits.
 void torchgauge_collective_wait(CollectiveWork* work, Failure* failure) noexcept {
-  guarded(failure, [&] { work->work->wait(); });
+  guarded(failure, [&] {
+    if (work->work) {
+      work->work->wait();
+    }
+  });
 }
 
 void torchgauge_collective_free(CollectiveWork* work) noexcept {

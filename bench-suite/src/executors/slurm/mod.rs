@@ -91,7 +91,7 @@ async fn examine() -> Vec<Finding> {
 /// By its block, a task's number, and since when the queue does not know it any more.
 type Open = BTreeMap<u32, (String, Option<Instant>)>;
 
-fn unavailable(said: String) -> ExecutorError {
+fn unavailable(said: &str) -> ExecutorError {
     let message =
         format!("Slurm does not answer: {said}; its jobs go on, and --resume finds them again");
     ExecutorError::Unavailable(message.into())
@@ -186,7 +186,10 @@ impl Slurm {
         parts: &[Part],
         tell: &mut (dyn FnMut(&str) + Send),
     ) -> Result<Open, ExecutorError> {
-        let live = queue::live(name).await.map_err(unavailable)?.into_iter();
+        let live = queue::live(name)
+            .await
+            .map_err(|said| unavailable(&said))?
+            .into_iter();
         let mut open: Open = live.map(|task| (task.block, (task.id, None))).collect();
         let left = |part: &&Part| !part.is_complete && !open.contains_key(&part.block);
         let left: Vec<&Part> = parts.iter().filter(left).collect();
@@ -219,7 +222,7 @@ impl Slurm {
             }
             let tasks = match queue::live(name).await {
                 Ok(tasks) => tasks,
-                Err(said) if answered.elapsed() > SILENCE => return Err(unavailable(said)),
+                Err(said) if answered.elapsed() > SILENCE => return Err(unavailable(&said)),
                 Err(_) => continue,
             };
             answered = Instant::now();
@@ -253,7 +256,7 @@ impl Slurm {
                 }
                 open.remove(&block);
                 if let Some(part) = parts.iter().find(|part| part.block == block) {
-                    tell(&self.ended(part, ending.unwrap_or_default()));
+                    tell(&self.ended(part, &ending.unwrap_or_default()));
                 }
                 pause = PAUSES[0];
             }
@@ -262,7 +265,7 @@ impl Slurm {
     }
 
     /// What is to be told of a part that no job carries out any more.
-    fn ended(&self, part: &Part, ending: queue::Ending) -> String {
+    fn ended(&self, part: &Part, ending: &queue::Ending) -> String {
         let at = match ending.nodes.as_str() {
             "" | "None" => String::new(),
             nodes => format!(" on {nodes}"),

@@ -114,12 +114,11 @@ pub(super) async fn ending(id: &str) -> Option<Ending> {
     let told = accounts
         .as_deref()
         .and_then(|text| accounted(text.lines().last()?));
-    let told = match told {
-        Some(told) => Some(told),
-        None => {
-            let words = ["scontrol", "show", "job", id, "--oneliner"];
-            controlled(&slurm(&words, "").await.ok()?)
-        }
+    let told = if told.is_some() {
+        told
+    } else {
+        let words = ["scontrol", "show", "job", id, "--oneliner"];
+        controlled(&slurm(&words, "").await.ok()?)
     };
     told.filter(|ending| {
         let goes_on = [
