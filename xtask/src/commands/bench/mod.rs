@@ -181,14 +181,13 @@ impl Job<'_> {
 
         let cancel = CancellationToken::new();
         let stopper = stop_on_signal(cancel.clone(), printer.clone());
-        let totals = match target.executor.scheduler() {
-            Some(scheduler) => fleet::carry(&mut session, scheduler, printer, &cancel).await,
-            None => {
-                let mut watch = Watch::new(printer);
-                let executor = target.executor.as_ref();
-                let ran = session.run(executor, &mut watch, &cancel).await;
-                ran.map_err(Error::from)
-            }
+        let totals = if let Some(scheduler) = target.executor.scheduler() {
+            fleet::carry(&mut session, scheduler, printer, &cancel).await
+        } else {
+            let mut watch = Watch::new(printer);
+            let executor = target.executor.as_ref();
+            let ran = session.run(executor, &mut watch, &cancel).await;
+            ran.map_err(Error::from)
         };
         stopper.abort();
         target.executor.clean_up().await;
