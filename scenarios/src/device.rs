@@ -230,6 +230,7 @@ mod tests {
             runtime_version: String::new(),
             driver_cuda_version: String::new(),
             cudnn_version: None,
+            nccl_version: None,
         };
         let device = Device::Cuda(0);
         let mut check = |fp8, capability: &str| {
