@@ -11,7 +11,7 @@ use crate::nn::Pass;
 /// before by a half at least.
 pub fn places(whole: i64, patch: i64) -> Vec<i64> {
     let last = whole - patch;
-    let mut places: Vec<i64> = (0..)
+    let mut places: Vec<i64> = (0..=2 * last / patch)
         .map(|index| index * patch / 2)
         .take_while(|&at| at < last)
         .collect();
@@ -51,15 +51,14 @@ pub fn slide(network: &dyn Network, volume: &Tensor, patch: i64, pass: Pass) -> 
                 let at = [depth, height, width];
                 let window = cut(volume, at)?.f_contiguous()?;
                 let scores = network.forward(&window, pass)?.f_to_kind(Kind::Float)?;
-                let [sum, counted] = match &all {
-                    Some(all) => all,
-                    None => {
-                        let options = (Kind::Float, volume.device());
-                        let mut whole = sizes.clone();
-                        whole[1] = scores.size()[1];
-                        let sum = Tensor::f_zeros(&*whole, options)?;
-                        all.insert([sum, Tensor::f_zeros(&sizes[2..], options)?])
-                    }
+                let [sum, counted] = if let Some(all) = &all {
+                    all
+                } else {
+                    let options = (Kind::Float, volume.device());
+                    let mut whole = sizes.clone();
+                    whole[1] = scores.size()[1];
+                    let sum = Tensor::f_zeros(&*whole, options)?;
+                    all.insert([sum, Tensor::f_zeros(&sizes[2..], options)?])
                 };
                 let _ = cut(sum, at)?.f_add_(&scores.f_mul(&weights)?)?;
                 let _ = cut(counted, at)?.f_add_(&weights)?;

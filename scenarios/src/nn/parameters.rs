@@ -174,6 +174,7 @@ impl Scope<'_> {
     }
 
     /// What is made here is read at the end of the model too, where it is tied.
+    #[must_use]
     pub fn tied(self, is_tied: bool) -> Self {
         Self { is_tied, ..self }
     }
@@ -285,9 +286,10 @@ fn empty(shape: &[i64], format: MemoryFormat, options: (Kind, Device)) -> Result
         (MemoryFormat::ChannelsLast, &[n, c, h, w]) => {
             Tensor::f_empty_strided([n, c, h, w], [c * h * w, 1, c * w, c], options)?
         }
-        (MemoryFormat::ChannelsLast, &[n, c, d, h, w]) => {
-            let strides = [c * d * h * w, 1, c * h * w, c * w, c];
-            Tensor::f_empty_strided([n, c, d, h, w], strides, options)?
+        (MemoryFormat::ChannelsLast, &[_, channels, depth, height, width]) => {
+            let row = channels * width;
+            let strides = [row * height * depth, 1, row * height, row, channels];
+            Tensor::f_empty_strided(shape, strides, options)?
         }
         _ => Tensor::f_empty(shape, options)?,
     })

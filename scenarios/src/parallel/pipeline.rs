@@ -195,15 +195,14 @@ impl Pipeline {
         if self.stage.is_first() {
             return Ok(input.shallow_clone());
         }
-        let form = match self.forms[0].take() {
-            Some(form) => form,
-            None => {
-                let header = Tensor::f_from_slice(&[0_i64; HEADER])?;
-                let header = header.f_to_device(self.device)?;
-                let from = Collective::Receive(self.peer(false));
-                self.group.run(from, &header, None)?;
-                Form::from_header(&header)?
-            }
+        let form = if let Some(form) = self.forms[0].take() {
+            form
+        } else {
+            let header = Tensor::f_from_slice(&[0_i64; HEADER])?;
+            let header = header.f_to_device(self.device)?;
+            let from = Collective::Receive(self.peer(false));
+            self.group.run(from, &header, None)?;
+            Form::from_header(&header)?
         };
         let x = self.receive(&form, false)?.f_set_requires_grad(true)?;
         self.forms[0] = Some(form);
@@ -215,14 +214,13 @@ impl Pipeline {
         if self.stage.is_last() {
             return Ok(None);
         }
-        let form = match self.forms[1].take() {
-            Some(form) => form,
-            None => {
-                let form = Form::of(output)?;
-                let to = Collective::Send(self.peer(true));
-                self.group.run(to, &form.to_header(self.device)?, None)?;
-                form
-            }
+        let form = if let Some(form) = self.forms[1].take() {
+            form
+        } else {
+            let form = Form::of(output)?;
+            let to = Collective::Send(self.peer(true));
+            self.group.run(to, &form.to_header(self.device)?, None)?;
+            form
         };
         let sent = self.send(&form, output, true)?;
         self.forms[1] = Some(form);

@@ -73,7 +73,7 @@ fn resnet_tiny() -> u64 {
     stem + block(16, 16) + block(64, 32) + block(128, 64) + block(256, 128) + 512 * 10 + 10
 }
 
-/// mlcommons/training, image_segmentation/pytorch/model: two convolutions of 3³ with a normalisation
+/// `mlcommons/training`, `image_segmentation/pytorch/model`: two convolutions of 3³ with a normalisation
 /// each way a level and at the bottom, one of 2³ with a bias on the way up.
 fn unet3d(channels: &[u64]) -> u64 {
     let conv = |inputs: u64, outputs: u64| 27 * inputs * outputs + 2 * outputs;

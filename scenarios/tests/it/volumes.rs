@@ -90,8 +90,8 @@ fn patches_are_cut_alike_from_voxels_and_labels_and_move() {
     let all = batches(Model::Unet3dTiny, &json, 1);
     // A volume whose voxels say where they are, so that patches do.
     let places = Tensor::arange(24 * 24 * 24, (Kind::Float, Device::Cpu));
-    let _ = all[0].input.view([-1]).copy_(&places);
-    let _ = all[0].labels.view([-1]).copy_(&places);
+    all[0].input.view([-1]).copy_(&places);
+    all[0].labels.view([-1]).copy_(&places);
     let patches = Patches::of(&json, Task::Training, 1).unwrap();
     let mut corners = Vec::new();
     for step in 0..8 {

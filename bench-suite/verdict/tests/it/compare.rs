@@ -264,7 +264,10 @@ fn two_values_of_an_axis_are_compared_within_one_image() {
     );
 
     let axis = side.along("speed", "high").unwrap_err().to_string();
-    assert!(axis.contains("precision, fp8, qat, checkpointing"), "{axis}");
+    assert!(
+        axis.contains("precision, fp8, qat, checkpointing"),
+        "{axis}"
+    );
     let value = side.along("precision", "fp8").unwrap_err().to_string();
     assert_eq!(
         value,
