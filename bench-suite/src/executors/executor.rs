@@ -109,6 +109,24 @@ pub struct Prepared {
     pub notes: Vec<String>,
 }
 
+impl Prepared {
+    /// Of images of which the names alone are known, on an engine of this kind.
+    pub(super) fn named(kind: &str, images: &[String]) -> Self {
+        let image = |name: &String| ImageFacts {
+            name: name.clone(),
+            ..ImageFacts::default()
+        };
+        Self {
+            engine: EngineFacts {
+                kind: kind.to_owned(),
+                ..EngineFacts::default()
+            },
+            images: images.iter().map(image).collect(),
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// What is known about an executor before it is opened.
 #[derive(Debug)]
 pub struct Registration {

@@ -26,7 +26,8 @@ pub const LOCKS_VARIABLE: &str = "TORCHGAUGE_LOCKS";
 /// name is not.
 pub const NAME_VARIABLE: &str = "TORCHGAUGE_NODE";
 
-/// A machine that runs can happen on. Nothing here ends a process or changes a GPU's settings.
+/// A machine that runs can happen on. Nothing here ends a process or changes a GPU's settings. What has
+/// a body here is that of a machine of which nothing more can be seen, and which nobody else can use.
 pub trait Host: fmt::Debug + Send + Sync {
     /// Its name, which no other host of its executor has.
     fn name(&self) -> &str;
@@ -44,21 +45,29 @@ pub trait Host: fmt::Debug + Send + Sync {
     fn gpu_obstacle(&self) -> Option<String>;
 
     /// Locks a GPU, or the CPUs where there is none, for the session of this name until the lock is
-    /// dropped; with `share`, together with other sessions that share it.
-    fn lock(&self, gpu: Option<&Gpu>, session: &str, share: bool) -> Result<DeviceLock, LockError>;
+    /// dropped; where the last argument says so, together with other sessions that share it.
+    fn lock(&self, _: Option<&Gpu>, _: &str, _: bool) -> Result<DeviceLock, LockError> {
+        Ok(Box::new(()))
+    }
 
     /// The name of a process, where it can be seen.
-    fn process_name(&self, pid: u32) -> Option<String>;
+    fn process_name(&self, _: u32) -> Option<String> {
+        None
+    }
 
     /// Processes that use the device now.
-    fn gpu_processes(&self, device: Device) -> BTreeSet<u32>;
+    fn gpu_processes(&self, _: Device) -> BTreeSet<u32> {
+        BTreeSet::new()
+    }
 
-    /// The machine and the device before a run. Reading the load takes a moment, and is done
-    /// `with_load` alone.
+    /// The machine and the device before a run. Reading the load takes a moment, and is done where
+    /// the second argument says so.
     ///
     /// # Errors
     /// Why the GPU counts as lost, in words.
-    fn state(&self, device: Device, with_load: bool) -> BoxFuture<'_, Result<Before, String>>;
+    fn state(&self, _: Device, _: bool) -> BoxFuture<'_, Result<Before, String>> {
+        Box::pin(async { Ok(Before::default()) })
+    }
 
     /// Whether memory and CPU time of a run can be read.
     fn can_see(&self, target: &Target) -> bool;

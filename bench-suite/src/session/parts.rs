@@ -41,14 +41,13 @@ impl Session {
         let part = |block: u32| {
             let path = all.join(format!("{block:03}"));
             let folder = SessionFolder::at(&path);
+            let part = |is_complete| Part {
+                block,
+                folder: path.clone(),
+                is_complete,
+            };
             if path.join(SessionFolder::SESSION).exists() {
-                let session = folder.read_session()?;
-                let is_complete = session.complete;
-                return Ok(Part {
-                    block,
-                    folder: path,
-                    is_complete,
-                });
+                return Ok(part(folder.read_session()?.complete));
             }
             folder.create()?;
             let whole = &self.plan.session;
@@ -69,11 +68,7 @@ impl Session {
                 notes: Vec::new(),
                 ..whole.clone()
             })?;
-            Ok(Part {
-                block,
-                folder: path,
-                is_complete: false,
-            })
+            Ok(part(false))
         };
         self.plan.session.numbers().map(part).collect()
     }

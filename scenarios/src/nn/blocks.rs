@@ -85,12 +85,11 @@ impl<B: Block> Blocks<B> {
         };
         let group = match pass.checkpointing {
             Checkpointing::None => {
-                for (index, block) in all.iter().enumerate() {
+                for index in 0..all.len() {
                     if let Some(gate) = pass.gate {
                         x = gate.before(index, x)?;
                     }
-                    let _kept = keep::block(index + 1 == all.len())?;
-                    x = lock(block).forward(x, beside, pass.training)?;
+                    x = one(all, index, x, beside, pass)?;
                     if let Some(gate) = pass.gate {
                         gate.after(index)?;
                     }
@@ -114,11 +113,21 @@ impl<B: Block> Blocks<B> {
 
     /// Applies one of them, which keeps its inputs alone where there is any checkpointing.
     pub fn one(&self, index: usize, x: Tensor, beside: &[Tensor], pass: Pass) -> Result<Tensor> {
-        let _kept = keep::block(index + 1 == self.0.len())?;
-        match pass.checkpointing {
-            Checkpointing::None => lock(&self.0[index]).forward(x, beside, pass.training),
-            _ => recomputed(&self.0[index..=index], &x, beside, pass.training),
-        }
+        one(&self.0, index, x, beside, pass)
+    }
+}
+
+fn one<B: Block>(
+    all: &[Arc<Mutex<B>>],
+    index: usize,
+    x: Tensor,
+    beside: &[Tensor],
+    pass: Pass,
+) -> Result<Tensor> {
+    let _kept = keep::block(index + 1 == all.len())?;
+    match pass.checkpointing {
+        Checkpointing::None => lock(&all[index]).forward(x, beside, pass.training),
+        _ => recomputed(&all[index..=index], &x, beside, pass.training),
     }
 }
 

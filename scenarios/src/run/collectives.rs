@@ -185,11 +185,11 @@ struct Modes {
     upper_share: f64,
 }
 
-/// The modes, where there are two. The sorted times, without a hundredth at either end, are split in two where the means of
-/// the logarithms differ most for the sizes of the groups (Otsu 1979). Two modes are groups of at
-/// least a twentieth each whose medians are 10 % apart, and whose means are five times as far apart as
-/// they scatter (Ashman et al. 1994): the halves of an even distribution reach 3.5 of that, those of a
-/// normal one 2.7.
+/// The modes, where there are two. The sorted times, without a hundredth at either end, are split in
+/// two where the means of the logarithms differ most for the sizes of the groups (Otsu 1979). Two modes
+/// are groups of at least a twentieth each whose medians are 10 % apart, and whose means are five times
+/// as far apart as they scatter (Ashman et al. 1994): the halves of an even distribution reach 3.5 of
+/// that, those of a normal one 2.7.
 fn modes(sorted: &[f64]) -> Option<Modes> {
     const LEAST: usize = 40;
     let cut = sorted.len() / 100;

@@ -352,7 +352,7 @@ impl<'a, W: Write> Run<'a, W> {
         self.results.end()?;
         let whole = measured.measured_seconds / f64::from(self.file.steps.measured);
         let saved = (1.0 - alone / whole).max(0.0);
-        let is_stage = bench.work.stages().is_some();
+        let is_stage = bench.work.is_stage();
         Ok(Some(Exchange {
             sent_bytes,
             exposed_ratio: Some(saved).filter(|_| !is_stage),
@@ -377,7 +377,7 @@ impl<'a, W: Write> Run<'a, W> {
         // Forward and backward of a pipeline take no turns.
         let parts = (file.steps.parts
             && file.task == Task::Training
-            && bench.work.stages().is_none()
+            && !bench.work.is_stage()
             && file.variant.execution == Execution::Eager)
             .then(|| Inside {
                 micro_batches: bench.work.accumulation(),

@@ -222,9 +222,9 @@ impl Work {
         }
     }
 
-    /// Whether it is a stage of a model, and how many there are.
-    pub fn stages(&self) -> Option<usize> {
-        self.pipeline().map(|pipeline| pipeline.stage().world)
+    /// Whether it is a stage of a model.
+    pub fn is_stage(&self) -> bool {
+        self.pipeline().is_some()
     }
 
     /// Gives the log the losses of all steps, where another rank has them.

@@ -1,6 +1,6 @@
 //! `cargo xtask codegen`: everything in the repository that follows from the code.
 
-use std::{fs, process::Stdio};
+use std::{fs, path::Path, process::Stdio};
 
 use record::SessionFolder;
 use verdict::FailOn;
@@ -49,6 +49,8 @@ const STEPS: [(&str, &[&str], &[&str]); 6] = [
 /// Writes all of it; what changed is in `git diff`.
 pub(crate) fn run(printer: &Printer) -> Result<()> {
     let root = workspace::checkout()?;
+    // Before the tests, one of which follows the index to these pages.
+    draw_gallery(&root, printer)?;
     for (what, words, tests) in STEPS {
         printer.heading(what);
         let mut command = images::plain_cargo(&root);
@@ -68,6 +70,11 @@ pub(crate) fn run(printer: &Printer) -> Result<()> {
             });
         }
     }
+    Ok(())
+}
+
+/// Draws the pages of the gallery's sessions and comparisons.
+fn draw_gallery(root: &Path, printer: &Printer) -> Result<()> {
     let gallery = root.join("reports/gallery");
     let folders = fs::read_dir(&gallery).map_err(|source| Error::Read {
         path: gallery,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use record::SessionFolder;
 
-use super::bench::{self, Job, Place, Suites, target::Target};
+use super::bench::{self, Job, Place, Suites, resume, target::Target};
 use crate::{
     cli::{ShareArgs, SourceArgs, TargetArgs, exit_codes},
     error::{Error, Result},
@@ -45,10 +45,8 @@ pub(crate) async fn run(args: &NodeArgs, printer: &Printer) -> Result<()> {
         printer.note("every run of this part is done");
         return Ok(());
     }
-    let mut sources = args.sources.clone();
-    sources.libtorch = sources.libtorch.or(asked.libtorch);
-    sources.scenario_binary = sources.scenario_binary.or(asked.scenario_binary);
-    sources.base_archive = sources.base_archive.or(asked.base_archive);
+    let (mut sources, mut share) = (args.sources.clone(), args.share.clone());
+    resume::as_begun(&session, &mut sources, &mut share);
     let target = TargetArgs {
         image: asked.images,
         engine: Some(asked.engine.parse().map_err(Error::Input)?),
@@ -71,10 +69,6 @@ pub(crate) async fn run(args: &NodeArgs, printer: &Printer) -> Result<()> {
     let plan = target.plan(&loaded, Some(session.blocks), None)?;
     let plan = plan.only(&asked.cells)?.attributed(attributed)?;
     let plan = plan.spread(&target.places)?;
-    let share = ShareArgs {
-        share_gpu: args.share.share_gpu || session.policy.shares_gpu,
-        share_cpu: args.share.share_cpu || session.policy.shares_cpu,
-    };
     let job = Job {
         target: &mut target,
         suites: &suites,

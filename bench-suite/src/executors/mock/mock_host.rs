@@ -1,12 +1,11 @@
 //! A host that is not there, with as many GPUs as the script says.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use protocol::Device;
-use record::{Before, Gpu, GpuMonitor, Machine, Sampled};
+use record::{Gpu, GpuMonitor, Machine, Sampled};
 
-use crate::host::{Columns, DeviceLock, Host, LockError, Samples, Subject, Target, Watch};
+use crate::host::{Columns, Host, Samples, Subject, Target, Watch};
 
 const MEMORY_BYTES: u64 = 1 << 40;
 const GPU_MEMORY_BYTES: u64 = 80 << 30;
@@ -58,23 +57,6 @@ impl Host for MockHost {
 
     fn gpu_obstacle(&self) -> Option<String> {
         (self.gpus == 0).then(|| "the script gives none".to_owned())
-    }
-
-    /// There is nothing that another process could use.
-    fn lock(&self, _: Option<&Gpu>, _: &str, _: bool) -> Result<DeviceLock, LockError> {
-        Ok(Box::new(()))
-    }
-
-    fn process_name(&self, _: u32) -> Option<String> {
-        None
-    }
-
-    fn gpu_processes(&self, _: Device) -> BTreeSet<u32> {
-        BTreeSet::new()
-    }
-
-    fn state(&self, _: Device, _: bool) -> BoxFuture<'_, Result<Before, String>> {
-        Box::pin(async { Ok(Before::default()) })
     }
 
     fn can_see(&self, _: &Target) -> bool {

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Instant};
 
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use protocol::Device;
-use record::{EngineFacts, ImageFacts, Isolation, Place, Reason};
+use record::{Isolation, Place, Reason};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -127,20 +127,12 @@ impl Executor for Mock {
         _: &'a [Place],
         _: &'a dyn ImageSource,
     ) -> BoxFuture<'a, Result<Prepared, ExecutorError>> {
-        let image = |name: &String| ImageFacts {
-            name: name.clone(),
-            libtorch_version: "2.11.0".to_owned(),
-            flavour: REGISTRATION.word.to_owned(),
-            ..ImageFacts::default()
-        };
-        let prepared = Prepared {
-            engine: EngineFacts {
-                kind: REGISTRATION.word.to_owned(),
-                ..EngineFacts::default()
-            },
-            images: images.iter().map(image).collect(),
-            notes: vec![NOTE.to_owned()],
-        };
+        let mut prepared = Prepared::named(REGISTRATION.word, images);
+        for image in &mut prepared.images {
+            "2.11.0".clone_into(&mut image.libtorch_version);
+            REGISTRATION.word.clone_into(&mut image.flavour);
+        }
+        prepared.notes.push(NOTE.to_owned());
         Box::pin(async { Ok(prepared) })
     }
 

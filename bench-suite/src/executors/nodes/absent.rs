@@ -1,14 +1,11 @@
 //! A host that is not known yet.
 
-use std::collections::BTreeSet;
+use record::{Gpu, Machine};
 
-use futures_util::future::BoxFuture;
-use protocol::Device;
-use record::{Before, Gpu, Machine};
+use crate::host::{Host, Subject, Target, Watch};
 
-use crate::host::{DeviceLock, Host, LockError, Subject, Target, Watch};
-
-/// Stands in a plan for the node that will carry it out: so many GPUs, of which nothing is known.
+/// Stands in a plan for the node that will carry it out, which locks its own: so many GPUs, of which
+/// nothing is known.
 #[derive(Debug)]
 pub(in crate::executors) struct Absent {
     name: &'static str,
@@ -48,23 +45,6 @@ impl Host for Absent {
 
     fn gpu_obstacle(&self) -> Option<String> {
         None
-    }
-
-    /// Nodes lock their own.
-    fn lock(&self, _: Option<&Gpu>, _: &str, _: bool) -> Result<DeviceLock, LockError> {
-        Ok(Box::new(()))
-    }
-
-    fn process_name(&self, _: u32) -> Option<String> {
-        None
-    }
-
-    fn gpu_processes(&self, _: Device) -> BTreeSet<u32> {
-        BTreeSet::new()
-    }
-
-    fn state(&self, _: Device, _: bool) -> BoxFuture<'_, Result<Before, String>> {
-        Box::pin(async { Ok(Before::default()) })
     }
 
     fn can_see(&self, _: &Target) -> bool {

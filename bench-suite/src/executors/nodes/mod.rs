@@ -7,7 +7,7 @@ use std::{path::Path, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use protocol::Device;
-use record::{EngineFacts, ImageFacts, Isolation, Place, Reason, Stage};
+use record::{Isolation, Place, Reason, Stage};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -124,18 +124,7 @@ impl Executor for Nodes {
         _: &'a [Place],
         _: &'a dyn ImageSource,
     ) -> BoxFuture<'a, Result<Prepared, ExecutorError>> {
-        let image = |name: &String| ImageFacts {
-            name: name.clone(),
-            ..ImageFacts::default()
-        };
-        let prepared = Prepared {
-            engine: EngineFacts {
-                kind: self.word.to_owned(),
-                ..EngineFacts::default()
-            },
-            images: images.iter().map(image).collect(),
-            notes: Vec::new(),
-        };
+        let prepared = Prepared::named(self.word, images);
         Box::pin(async { Ok(prepared) })
     }
 

@@ -7,7 +7,7 @@ use record::{Place, Session, SessionFolder, SidesCompared, command_line};
 
 use super::references::is_reference;
 use crate::{
-    cli::BenchArgs,
+    cli::{BenchArgs, ShareArgs, SourceArgs},
     error::{Error, Result},
 };
 
@@ -71,14 +71,19 @@ pub(super) fn settled(given: &BenchArgs, folder: &Path) -> Result<(BenchArgs, Se
     if engine.is_none() {
         args.target.engine = asked.engine.parse().ok();
     }
-    let sources = &mut args.target.sources;
+    as_begun(&session, &mut args.target.sources, &mut args.share);
+    Ok((args, session))
+}
+
+/// What is not said anew of the parts of images and of sharing is as the session was begun.
+pub(crate) fn as_begun(session: &Session, sources: &mut SourceArgs, share: &mut ShareArgs) {
+    let asked = session.asked.clone().unwrap_or_default();
     let or = |given: &mut Option<PathBuf>, then| *given = given.take().or(then);
     or(&mut sources.libtorch, asked.libtorch);
     or(&mut sources.scenario_binary, asked.scenario_binary);
     or(&mut sources.base_archive, asked.base_archive);
-    args.share.share_gpu |= session.policy.shares_gpu;
-    args.share.share_cpu |= session.policy.shares_cpu;
-    Ok((args, session))
+    share.share_gpu |= session.policy.shares_gpu;
+    share.share_cpu |= session.policy.shares_cpu;
 }
 
 /// What the session has of a number of blocks, a budget and its sides stays as it is.

@@ -20,7 +20,7 @@ use crate::{
 pub(crate) const PROGRAM: &str = "torchgauge";
 const PROFILE: &str = "dist";
 /// What the program is compiled for. Not musl, which needs nothing of a machine but cannot load NVIDIA's
-/// libraries either: with glibc 2.17, of 2012, it starts on whatever wheels of `PyTorch` start on.
+/// libraries either: with glibc 2.17, of 2012, it starts on whatever PyTorch's wheels start on.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 const OLDEST: Glibc = Glibc {
     major: 2,
