@@ -1,6 +1,6 @@
 //! Which device to measure on.
 
-use std::{path::Path, str::FromStr};
+use std::{collections::BTreeSet, path::Path, str::FromStr};
 
 use protocol::{Device, ParseDeviceError};
 use record::{Machine, Place};
@@ -55,7 +55,7 @@ impl Choice {
     /// The places, at least one, on an executor's hosts: GPUs that are asked for by their indices on
     /// each of them, all else on the first. `visible` is `CUDA_VISIBLE_DEVICES` where it is about
     /// the first host: GPUs that are not asked for by their indices are the first that it names, as
-    /// many as a run has `ranks`, where there are as many.
+    /// many as a run has `ranks`, where there are as many. Several ranks take GPUs of one kind.
     pub fn places<'a>(
         &self,
         hosts: impl IntoIterator<Item = (&'a str, &'a Machine)>,
@@ -88,7 +88,16 @@ impl Choice {
         let gpus = match self {
             Self::Cpu => return Ok(vec![Device::Cpu]),
             Self::Auto | Self::Gpu => {
-                let gpus = first(machine, visible, ranks as usize)?;
+                let are_alike = unlike_note(machine, ranks).is_none();
+                let most = if are_alike {
+                    ranks as usize
+                } else {
+                    usize::MAX
+                };
+                let mut gpus = first(machine, visible, most)?;
+                let kind = gpus.first().and_then(|&gpu| kind(machine, gpu));
+                gpus.retain(|&gpu| are_alike || self::kind(machine, gpu) == kind);
+                gpus.truncate(ranks as usize);
                 let found: Vec<Device> = gpus.into_iter().map(Device::Cuda).collect();
                 return match (found.is_empty(), self) {
                     (false, _) => Ok(found),
@@ -117,6 +126,14 @@ impl Choice {
             }
             devices.push(Device::Cuda(asked));
         }
+        let unlike = |&&gpu: &&u32| kind(machine, gpu) != kind(machine, gpus[0]);
+        if let Some(other) = gpus.iter().find(unlike).filter(|_| ranks > 1) {
+            let (first, there) = (gpus[0], self::gpus(machine));
+            return Err(DeviceError::Refused(format!(
+                "cuda:{first} and cuda:{other} are GPUs of unlike kinds, which runs of several ranks \
+                 do not mix; name GPUs of one kind out of {there}"
+            )));
+        }
         Ok(devices)
     }
 }
@@ -141,6 +158,23 @@ fn first(machine: &Machine, visible: Option<&str>, most: usize) -> Result<Vec<u3
             .ok_or_else(|| hidden(value, machine))
     });
     indices.collect()
+}
+
+/// The model of a GPU.
+fn kind(machine: &Machine, gpu: u32) -> Option<&str> {
+    let gpu = machine.gpu(Device::Cuda(gpu))?;
+    Some(&gpu.name)
+}
+
+/// What to know of a machine whose GPUs are of several kinds, where a run has several ranks.
+pub fn unlike_note(machine: &Machine, ranks: u32) -> Option<String> {
+    let kinds: BTreeSet<&str> = machine.gpus.iter().map(|gpu| gpu.name.as_str()).collect();
+    (ranks > 1 && kinds.len() > 1).then(|| {
+        format!(
+            "the GPUs here are of unlike kinds ({}); the ranks of a run take those of one kind",
+            gpus(machine)
+        )
+    })
 }
 
 /// `CUDA_VISIBLE_DEVICES` names a GPU that is not there.
@@ -256,6 +290,33 @@ mod tests {
         check_ranks(2, "auto", 1, None, "cuda:0");
         check_ranks(2, "auto", 0, None, "cpu");
         check_ranks(2, "cuda", 4, Some("3,7"), "names no GPU here");
+    }
+
+    #[test]
+    fn ranks_take_gpus_of_one_kind() {
+        let mut machine = machine(4);
+        machine.gpus[1].name = "NVIDIA L4".into();
+        let find = |choice: &str, visible, ranks| {
+            let choice: Choice = choice.parse().unwrap();
+            let found = choice.resolve(&machine, visible, ranks);
+            found.map(|devices| devices.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(find("cuda", None, 2).unwrap(), ["cuda:0", "cuda:2"]);
+        assert_eq!(find("auto", Some("1,0,2"), 3).unwrap(), ["cuda:1"]);
+        assert_eq!(find("cuda:0,1", None, 1).unwrap(), ["cuda:0", "cuda:1"]);
+        assert_eq!(find("cuda:3,0", None, 2).unwrap(), ["cuda:3", "cuda:0"]);
+        let refused = find("cuda:0,1", None, 2).unwrap_err().to_string();
+        assert!(
+            refused.contains("cuda:0 and cuda:1 are GPUs of unlike kinds"),
+            "{refused}"
+        );
+        assert!(refused.contains("cuda:1 (NVIDIA L4)"), "{refused}");
+        assert_eq!(unlike_note(&machine, 1), None);
+        let note = unlike_note(&machine, 2).unwrap();
+        assert!(
+            note.contains("of unlike kinds (cuda:0 (NVIDIA H200), cuda:1 (NVIDIA L4)"),
+            "{note}"
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bench_suite::{
-    device::Choice,
+    device::{Choice, unlike_note},
     executors::{self, Executor, Prepared},
     host::DeviceLock,
     plan::{Plan, Request},
@@ -147,11 +147,14 @@ impl<'a> Target<'a> {
         let places = choice
             .places(by_name, visible.as_deref(), ranks)
             .map_err(|source| Error::Device(Box::new(source)))?;
+        let mut notes = opened.notes;
+        let machines = hosts.iter().map(|(_, machine)| machine);
+        notes.extend(machines.filter_map(|machine| unlike_note(machine, ranks)));
         Ok(Self {
             args,
             root,
             engine: opened.choice.to_string(),
-            notes: opened.notes,
+            notes,
             executor,
             hosts: hosts.into_iter().collect(),
             places,
