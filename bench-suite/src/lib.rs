@@ -6,7 +6,6 @@ mod disk;
 mod evaluation;
 pub mod executors;
 pub mod fit;
-#[cfg(debug_assertions)]
 #[doc(hidden)]
 #[path = "../tests/support/fuzzing.rs"]
 pub mod fuzzing;
