@@ -11,9 +11,9 @@
 use std::{collections::BTreeMap, env, error::Error, process::ExitCode};
 
 use bench_suite::{
-    executors::{LocalRuntime, Order, process::Process},
+    executors::{LocalRuntime, process::Process},
     host,
-    plan::{Plan, Request},
+    plan::{Cell, Plan, Request},
     scratch_run::{self, ScratchRuns},
     suite::Catalog,
 };
@@ -30,13 +30,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     // cargo gives options of its own.
     let mut words = env::args().skip(1).filter(|word| !word.starts_with("--"));
     let what = words.next().unwrap_or_else(|| "monitors".to_owned());
-    let set: fn(&mut Order, bool) = match what.as_str() {
-        "monitors" => |order, with| order.is_watched = with,
-        "parts" => |order, with| {
-            if let Some(asked) = order.asked.builtin_mut() {
-                asked.steps.parts = with;
-            }
-        },
+    let set: fn(&mut ScratchRuns<'_>, &mut Cell, bool) = match what.as_str() {
+        "monitors" => |runs, _, with| runs.is_watched = with,
+        "parts" => |_, cell, with| cell.plan.steps.parts = with,
         other => return Err(format!("`{other}`; expected monitors or parts").into()),
     };
     let suite = words.next().unwrap_or_else(|| "smoke".to_owned());
@@ -63,7 +59,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 async fn measure(
     plan: &Plan,
     runtime: LocalRuntime,
-    set: fn(&mut Order, bool),
+    set: fn(&mut ScratchRuns<'_>, &mut Cell, bool),
 ) -> Result<Vec<Vec<Block>>, Box<dyn Error>> {
     let host = host::local::open();
     let machine = host.facts();
@@ -74,6 +70,7 @@ async fn measure(
         hosts: &hosts,
         session: "overhead",
         folder: folder.path(),
+        is_watched: true,
     };
     let cancel = CancellationToken::new();
     let mut random = ChaCha8Rng::seed_from_u64(plan.session.order_seed);
@@ -84,8 +81,9 @@ async fn measure(
             let first = random.random_bool(0.5);
             for with in [first, !first] {
                 let name = format!("b{block}-{number:03}-{with}");
-                let change = |order: &mut Order| set(order, with);
-                let ran = scratch_run::run(runs, cell, &name, change, &executor, &cancel).await?;
+                let (mut runs, mut cell) = (runs, cell.clone());
+                set(&mut runs, &mut cell, with);
+                let ran = scratch_run::run(runs, &cell, &name, &executor, &cancel).await?;
                 let throughput = ran.values.get("throughput_samples_per_second").copied();
                 let side = if with { &mut pair.head } else { &mut pair.base };
                 *side = throughput;

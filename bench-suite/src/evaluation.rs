@@ -10,7 +10,7 @@ use crate::{
     executors::{Execution, Order},
     log,
     outcome::{End, judge},
-    results::{self, RankResults, Results},
+    results::{RankResults, Results},
     values::{self, Seen},
 };
 
@@ -28,14 +28,15 @@ pub(crate) struct Evaluation {
 
 impl Evaluation {
     pub(crate) fn of(order: &Order, execution: &Execution) -> Self {
-        let limit = order.limits.results_bytes;
-        let ranks = order.places.len();
-        let mut results = results::read(&order.results_file(), order.asked.run(), ranks, limit);
+        let mut results = order.results();
         // Nobody asks a program to report anything.
-        let lived = order.asked.program().is_some() && execution.end == End::Exited(0);
+        let lived = order.cell.work.program().is_some() && execution.end == End::Exited(0);
         let is_silent = lived && results.pass_silence();
         let first = results.first();
-        let phase_began_seconds = first.phases_since(execution.started_at, execution.wall_seconds);
+        let phases = |of: &RankResults| {
+            of.phases_since(execution.record.started_at, execution.record.wall_seconds)
+        };
+        let phase_began_seconds = phases(first);
         let window = |began: &_, told: &RankResults| {
             let reported = Window::of(Phase::Measure, began, &told.phase_seconds);
             reported.or_else(|| is_silent.then(|| execution.life()))
@@ -43,28 +44,23 @@ impl Evaluation {
         let measured = window(&phase_began_seconds, first);
         let log = log::tail(&order.log).ok();
         let ranks = results.ranks.iter().enumerate().map(|(rank, told)| {
-            let began = told.phases_since(execution.started_at, execution.wall_seconds);
             values::of(&Seen {
                 rank,
                 told,
                 execution,
-                measured: window(&began, told),
+                measured: window(&phases(told), told),
                 has_life: lived,
             })
         });
         let ranks: Vec<Values> = ranks.collect();
         let mut outcome = judge(&execution.end, &results, log.as_deref());
-        if let Outcome::Failed {
-            reason, message, ..
-        } = &mut outcome
-            && may_be_for_want_of_room(*reason)
+        if let Outcome::Failed(failure) = &mut outcome
+            && may_be_for_want_of_room(failure.reason)
             && disk::is_full(&order.folder)
         {
-            *message = format!(
-                "no space left in the session's folder ({}: {message})",
-                reason.word()
-            );
-            *reason = Reason::DiskFull;
+            let ended = format!("{}: {}", failure.reason.word(), failure.message);
+            failure.message = format!("no space left in the session's folder ({ended})");
+            failure.reason = Reason::DiskFull;
         }
         Self {
             outcome,

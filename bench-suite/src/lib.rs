@@ -7,6 +7,7 @@ mod evaluation;
 pub mod executors;
 pub mod fit;
 #[doc(hidden)]
+#[path = "../tests/support/fuzzing.rs"]
 pub mod fuzzing;
 #[doc(hidden)]
 pub mod hook;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use protocol::Phase;
 use record::{Outcome, Reason, Stage};
 
-use crate::results::{Fault, RankEnd, RankResults, Results};
+use crate::results::{Fault, RankResults, Results};
 
 /// How a run ended, as the executor saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,33 +72,22 @@ impl End {
 pub(crate) fn judge(end: &End, results: &Results, log: Option<&str>) -> Outcome {
     // Of several processes the one that failed says why.
     let told = results.failed().unwrap_or(results.first());
-    let at_exit = |end: &Option<RankEnd>| match end {
+    let at_exit = || match told.end {
         Some(_) => Stage::Exit,
         None => stage(told),
     };
-    let (reason, stage, message) = match (end, &told.end) {
-        (
-            End::Failed {
-                reason,
-                stage: at,
-                message,
-            },
-            _,
-        ) => (*reason, at.unwrap_or(stage(told)), message.clone()),
-        (
-            _,
-            Some(RankEnd::Failed {
-                reason,
-                phase,
-                message,
-                ..
-            }),
-        ) => ((*reason).into(), Stage::Workload(*phase), message.clone()),
-        (End::Signalled(signal), told) => (Reason::Crash, at_exit(told), crash(*signal, log)),
-        (End::Exited(0) | End::Reported, _) if results.finished() && results.fault.is_none() => {
+    let (reason, stage, message) = match end {
+        End::Failed {
+            reason,
+            stage: at,
+            message,
+        } => (*reason, at.unwrap_or(stage(told)), message.clone()),
+        _ if let Some(Err(failure)) = &told.end => return Outcome::Failed(failure.clone()),
+        End::Signalled(signal) => (Reason::Crash, at_exit(), crash(*signal, log)),
+        End::Exited(0) | End::Reported if results.finished() && results.fault.is_none() => {
             return Outcome::Ok;
         }
-        (End::Exited(0) | End::Reported, _) => {
+        End::Exited(0) | End::Reported => {
             let fault = results.fault.as_ref().unwrap_or(&Fault::NoEnd(0));
             let reason = match fault {
                 Fault::TooLarge(_) => Reason::Flooded,
@@ -106,16 +95,12 @@ pub(crate) fn judge(end: &End, results: &Results, log: Option<&str>) -> Outcome 
             };
             (reason, Stage::Exit, format!("{fault}{}", last_words(log)))
         }
-        (End::Exited(status), told) => {
+        End::Exited(status) => {
             let message = format!("ended with status {status}{}", last_words(log));
-            (Reason::ExitStatus, at_exit(told), message)
+            (Reason::ExitStatus, at_exit(), message)
         }
     };
-    Outcome::Failed {
-        reason,
-        stage,
-        message,
-    }
+    Outcome::failed(reason, stage, message)
 }
 
 fn stage(results: &RankResults) -> Stage {
@@ -167,19 +152,18 @@ pub fn signal_name(signal: i32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use protocol::FailureReason;
+    use record::Failure;
 
     use super::*;
 
-    fn told(reason: FailureReason) -> Results {
+    fn told(reason: Reason) -> Results {
         let mut results = Results::of(1);
         results.first_failed = Some(0);
-        results.ranks[0].end = Some(RankEnd::Failed {
+        results.ranks[0].end = Some(Err(Failure {
             reason,
-            phase: Phase::Warmup,
+            stage: Stage::Workload(Phase::Warmup),
             message: "tried to allocate 2 GiB".into(),
-            shortage: None,
-        });
+        }));
         results
     }
 
@@ -187,7 +171,11 @@ mod tests {
         let found = judge(end, results, log);
         let found = found.failure().map_or_else(
             || "ok".to_owned(),
-            |(reason, stage, message)| format!("{} {stage:?} {message}", reason.word()),
+            |Failure {
+                 reason,
+                 stage,
+                 message,
+             }| format!("{} {stage:?} {message}", reason.word()),
         );
         assert!(found.contains(expect), "{found}");
     }
@@ -202,7 +190,7 @@ mod tests {
         in_data.ranks[0].phase = Some(Phase::Data);
         check(
             &End::Exited(3),
-            &told(FailureReason::OutOfMemory),
+            &told(Reason::OutOfMemory),
             None,
             "out-of-memory Workload(Warmup) tried",
         );
@@ -251,7 +239,7 @@ mod tests {
         );
         check(
             &End::interrupted(),
-            &told(FailureReason::Libtorch),
+            &told(Reason::Libtorch),
             None,
             "interrupted",
         );

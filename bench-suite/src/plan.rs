@@ -85,11 +85,11 @@ impl Cell {
             let digest = format!("{:x}", Sha256::digest(trace.to_string()));
             method.set("trace", &digest[..12]);
         }
-        if let Work::Program { program, .. } = &self.work {
+        if let Some(program) = self.work.program() {
             program.set_method(self.plan.ranks, &mut method);
             // Nothing else lasts until after the measured steps.
             let profiled = Some(self.plan.steps.profiled);
-            let counts = |steps: &u32| program.until == Until::Exit && *steps > 0;
+            let counts = |steps: &u32| program.file.until == Until::Exit && *steps > 0;
             method.set_or_none("steps.profiled", profiled.filter(counts));
         }
         method
@@ -301,8 +301,8 @@ impl Plan {
                 let given = places.len();
                 return Some(format!("{ranks} ranks need as many GPUs, {given} given"));
             }
-            let starts_own = matches!(&cell.work, Work::Program { program, .. }
-                if program.launcher == Launcher::Command);
+            let program = cell.work.program();
+            let starts_own = program.is_some_and(|one| one.launcher == Launcher::Command);
             let words = format!("{ranks} ranks, but runs {executor} have at most {most} here");
             (ranks > most && !starts_own).then_some(words)
         };
@@ -342,10 +342,7 @@ impl Plan {
     }
 
     pub fn programs(&self) -> impl Iterator<Item = &Program> {
-        self.cells.iter().filter_map(|cell| match &cell.work {
-            Work::Program { program, .. } => Some(&**program),
-            Work::Builtin { .. } => None,
-        })
+        self.cells.iter().filter_map(|cell| cell.work.program())
     }
 
     /// Refuses programs where an executor runs the built-in workload alone, and those whose files

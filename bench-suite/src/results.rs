@@ -9,10 +9,10 @@ use std::{
 
 use jiff::Timestamp;
 use protocol::{
-    Event, FailureReason, Kernel, MOST_KERNELS, MOST_MODULES, MOST_VALUES, MemoryPoint, Module,
-    Phase, Shortage, Source, Started, Step, VERSION, Values, bad_name, bad_values,
+    Event, Kernel, MOST_KERNELS, MOST_MODULES, MOST_VALUES, MemoryPoint, Module, Phase, Shortage,
+    Source, Started, Step, VERSION, Values, bad_name, bad_values,
 };
-use record::{Better, Unit, printable};
+use record::{Better, Failure, Stage, Unit, printable};
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -62,8 +62,10 @@ pub struct RankResults {
     pub reported: BTreeMap<String, Reported>,
     /// What a program's run was made with, by name.
     pub facts: BTreeMap<String, String>,
-    /// How it ended; `None` where it does not say.
-    pub end: Option<RankEnd>,
+    /// How it says that it ended, well or not; `None` where it does not say.
+    pub end: Option<Result<(), Failure>>,
+    /// The allocation that failed, where memory ran out on a GPU.
+    pub shortage: Option<Shortage>,
 }
 
 /// What a program says of one of its values.
@@ -74,19 +76,6 @@ pub struct Reported {
     /// Which way it improves; `None` where it only describes.
     pub better: Option<Better>,
     pub source: Source,
-}
-
-/// How a process says that it ended.
-#[derive(Debug, Clone, PartialEq)]
-pub enum RankEnd {
-    Finished,
-    Failed {
-        reason: FailureReason,
-        phase: Phase,
-        message: String,
-        /// The allocation that failed, where memory ran out on a GPU.
-        shortage: Option<Shortage>,
-    },
 }
 
 /// What is wrong with a results file.
@@ -135,40 +124,19 @@ pub fn read(path: &Path, run: &str, ranks: usize, limit: u64) -> Results {
     }
 }
 
-/// Finds out from a results file that grows when its processes have reported their ends.
-#[derive(Debug, Default)]
-pub struct EndWatch {
-    before: u64,
-    read: u64,
-}
-
-impl EndWatch {
-    /// Whether every process has ended well, or one has failed, by a file of this length. What is
-    /// still being written, and what was read already, is not read.
-    pub fn is_over(&mut self, length: u64, read: impl FnOnce() -> Results) -> bool {
-        let is_new = length == self.before && length != self.read;
-        self.before = length;
-        if !is_new {
-            return false;
-        }
-        self.read = length;
-        let results = read();
-        results.finished() || results.failed().is_some()
-    }
+#[derive(Deserialize, JsonSchema)]
+#[schemars(title = "One line of events")]
+struct Line {
+    /// The process that wrote it, of a run of several: its rank, from 0.
+    #[serde(default)]
+    #[schemars(with = "usize", extend("default" = 0))]
+    rank: Option<usize>,
+    #[serde(flatten)]
+    event: Event,
 }
 
 /// The JSON Schema of one line.
 pub fn schema() -> String {
-    #[derive(JsonSchema)]
-    #[schemars(title = "One line of events")]
-    #[expect(dead_code, reason = "a form of lines, which nobody makes")]
-    struct Line {
-        /// The process that wrote it, of a run of several: its rank, from 0.
-        #[serde(default)]
-        rank: usize,
-        #[serde(flatten)]
-        event: Event,
-    }
     let schema = schemars::schema_for!(Line);
     serde_json::to_string_pretty(&schema).expect("a schema is JSON") + "\n"
 }
@@ -248,8 +216,7 @@ impl Results {
 
     /// Whether every process says that it ended well.
     pub fn finished(&self) -> bool {
-        let is_well = |rank: &RankResults| rank.end == Some(RankEnd::Finished);
-        self.ranks.iter().all(is_well)
+        self.ranks.iter().all(|rank| rank.end == Some(Ok(())))
     }
 
     /// Takes a file that is empty as that of a program with nothing to report; whether it is.
@@ -258,7 +225,7 @@ impl Results {
         if is_empty {
             self.fault = None;
             for rank in &mut self.ranks {
-                rank.end = Some(RankEnd::Finished);
+                rank.end = Some(Ok(()));
             }
         }
         is_empty
@@ -266,27 +233,25 @@ impl Results {
 
     /// Takes one line in, of the process that it names.
     fn take(&mut self, line: &[u8], run: &str) -> Result<(), String> {
-        #[derive(Deserialize)]
-        struct OfRank {
-            rank: Option<usize>,
-        }
-        let OfRank { rank: named } =
-            serde_json::from_slice(line).map_err(|error| error.to_string())?;
-        let rank = named.unwrap_or_default();
+        let line: Line = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        let rank = line.rank.unwrap_or_default();
         let ranks = self.ranks.len();
         let Some(results) = self.ranks.get_mut(rank) else {
             return Err(format!("of rank {rank}, expected ranks below {ranks}"));
         };
-        results.take(line, run)?;
-        if let Some(RankEnd::Failed {
-            message, reason, ..
-        }) = &mut results.end
-        {
+        // One that has finished may die after that, which it cannot say itself.
+        let is_from_outside =
+            matches!(&line.event, Event::Failed { reason, .. } if reason.is_from_outside());
+        if results.end.is_some() && !(is_from_outside && results.end == Some(Ok(()))) {
+            return Err("an event after the last one".into());
+        }
+        results.take(line.event, run)?;
+        if let Some(Err(failure)) = &mut results.end {
             // A launcher that fails is no rank, and names none.
-            if let Some(rank) = named.filter(|_| ranks > 1) {
-                *message = format!("rank {rank}: {message}");
+            if let Some(rank) = line.rank.filter(|_| ranks > 1) {
+                failure.message = format!("rank {rank}: {}", failure.message);
             }
-            if reason.is_from_outside() {
+            if is_from_outside {
                 self.first_failed = Some(rank);
             }
             self.first_failed.get_or_insert(rank);
@@ -311,15 +276,8 @@ impl RankResults {
             .unwrap_or_default()
     }
 
-    /// Takes one line in; tells what is wrong with it.
-    fn take(&mut self, line: &[u8], run: &str) -> Result<(), String> {
-        let event: Event = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-        // One that has finished may die after that, which it cannot say itself.
-        let is_from_outside =
-            matches!(&event, Event::Failed { reason, .. } if reason.is_from_outside());
-        if self.end.is_some() && !(is_from_outside && self.end == Some(RankEnd::Finished)) {
-            return Err("an event after the last one".into());
-        }
+    /// Takes an event in; tells what is wrong with it.
+    fn take(&mut self, event: Event, run: &str) -> Result<(), String> {
         if let Event::Started(started) = event {
             return self.take_start(*started, run);
         }
@@ -360,7 +318,7 @@ impl RankResults {
                 self.reported.insert(name, reported);
             }
             Event::Facts { facts } => self.add_facts(facts)?,
-            Event::Finished { values } => self.ended(values, RankEnd::Finished)?,
+            Event::Finished { values } => self.ended(values, Ok(()))?,
             Event::Failed {
                 reason,
                 phase,
@@ -369,14 +327,13 @@ impl RankResults {
                 shortage,
             } => {
                 self.phase = Some(phase);
-                let message = printable(&message).into_owned();
-                let end = RankEnd::Failed {
-                    reason,
-                    phase,
-                    message,
-                    shortage,
+                self.shortage = shortage;
+                let failure = Failure {
+                    reason: reason.into(),
+                    stage: Stage::Workload(phase),
+                    message: printable(&message).into_owned(),
                 };
-                self.ended(values, end)?;
+                self.ended(values, Err(failure))?;
             }
         }
         Ok(())
@@ -433,15 +390,7 @@ impl RankResults {
         at_most(MOST_MODULES, self.modules.len(), "modules in all")
     }
 
-    /// The allocation that failed, where memory ran out on a GPU.
-    pub fn shortage(&self) -> Option<Shortage> {
-        match self.end {
-            Some(RankEnd::Failed { shortage, .. }) => shortage,
-            _ => None,
-        }
-    }
-
-    fn ended(&mut self, values: Values, end: RankEnd) -> Result<(), String> {
+    fn ended(&mut self, values: Values, end: Result<(), Failure>) -> Result<(), String> {
         self.add(values)?;
         self.end = Some(end);
         Ok(())
@@ -510,6 +459,12 @@ mod tests {
     const VALUE: &str = r#"{"event":"value","name":"bleu","value":1.5,"unit":"ratio","better":"more","source":"helper"}"#;
     const FAILED: &str =
         r#"{"event":"failed","reason":"out-of-memory","phase":"warmup","message":"m"}"#;
+
+    /// The message of the process that failed.
+    fn why(results: &Results) -> &str {
+        let end = results.failed().and_then(|rank| rank.end.as_ref());
+        &end.expect("an end").as_ref().unwrap_err().message
+    }
 
     fn fault(lines: &[&str]) -> String {
         let text = [lines, &[""]].concat().join("\n");
@@ -675,18 +630,13 @@ mod tests {
         assert_eq!(failed.fault, None, "the first may have been ended with it");
         assert!(failed.failed().is_some() && !failed.finished());
         let both = parse(&[of_rank(FAILED, 1), FAILED.to_owned()]);
-        let Some(RankEnd::Failed { message, .. }) = &both.failed().unwrap().end else {
-            panic!("{both:?}")
-        };
         assert_eq!(
-            message, "rank 1: m",
+            why(&both),
+            "rank 1: m",
             "the other may have lost it as its peer"
         );
         let launcher = parse(&[FAILED.to_owned()]);
-        let Some(RankEnd::Failed { message, .. }) = &launcher.failed().unwrap().end else {
-            panic!("{launcher:?}")
-        };
-        assert_eq!(message, "m", "a launcher is no rank");
+        assert_eq!(why(&launcher), "m", "a launcher is no rank");
     }
 
     #[test]
@@ -699,10 +649,7 @@ mod tests {
         let check = |lines: &[String], expect: &str| {
             let results = parse((lines.join("\n") + "\n").as_bytes(), "r", 2);
             assert_eq!(results.fault, None);
-            let Some(RankEnd::Failed { message, .. }) = &results.failed().unwrap().end else {
-                panic!("{results:?}")
-            };
-            assert_eq!(message, expect);
+            assert_eq!(why(&results), expect);
         };
         check(&[FAILED.to_owned(), crash(1)], "rank 1: ended by signal 9");
         // Or died after it had finished.
@@ -738,10 +685,7 @@ mod tests {
         let started = STARTED.replace("0.1.0", hostile);
         let results = parse(format!("{started}\n{failed}\n").as_bytes(), "r", 1);
         let expect = "\\u{1b}]0;owned\\u{7}\n\\::error::x\\u{202e}";
-        let Some(RankEnd::Failed { message, .. }) = &results.first().end else {
-            panic!("{:?}", results.fault)
-        };
-        assert_eq!(message, expect);
+        assert_eq!(why(&results), expect);
         let started = results.first().started.as_ref().unwrap();
         assert_eq!(started.scenario_version, expect);
         // What is no event is quoted, and quoted by whoever says what is wrong with it.

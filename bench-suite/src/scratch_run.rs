@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
-use protocol::Values;
+use protocol::{Started, Values};
 use record::{Machine, Monitor, Outcome};
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +20,8 @@ pub struct ScratchRuns<'a> {
     pub session: &'a str,
     /// Folder for the runs' files, which go with each run.
     pub folder: &'a Path,
+    /// Whether monitors look on.
+    pub is_watched: bool,
 }
 
 /// Why a single run cannot be made.
@@ -35,18 +37,19 @@ pub enum ScratchError {
 #[derive(Debug)]
 pub struct Ran {
     pub outcome: Outcome,
+    /// What ran, as the first process reports it.
+    pub(crate) started: Option<Started>,
     /// What it yielded; nothing where it failed.
     pub values: Values,
     pub(crate) monitor: Monitor,
     pub(crate) seconds: f64,
 }
 
-/// Makes one run of a cell. `change` may alter what is asked for.
+/// Makes one run of a cell.
 pub async fn run(
     runs: ScratchRuns<'_>,
     cell: &Cell,
     name: &str,
-    change: impl FnOnce(&mut Order),
     executor: &dyn Executor,
     cancel: &CancellationToken,
 ) -> Result<Ran, ScratchError> {
@@ -67,13 +70,16 @@ pub async fn run(
         log: &log,
     };
     let mut order = Order::new(runs.session, name, 1, cell, runs.hosts, paths);
-    change(&mut order);
+    order.is_watched = runs.is_watched;
     let execution = executor.run(&order, cancel).await;
     if cancel.is_cancelled() {
         return Err(ScratchError::Stopped);
     }
     let Evaluation {
-        outcome, values, ..
+        outcome,
+        values,
+        results,
+        ..
     } = Evaluation::of(&order, &execution);
     Ok(Ran {
         values: if outcome.is_ok() {
@@ -82,7 +88,8 @@ pub async fn run(
             Values::new()
         },
         outcome,
-        monitor: execution.monitor,
-        seconds: execution.wall_seconds,
+        started: results.first().started.clone(),
+        monitor: execution.record.monitor,
+        seconds: execution.record.wall_seconds,
     })
 }

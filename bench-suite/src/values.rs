@@ -8,10 +8,7 @@ use metrics::{Metric, broken_rule};
 use protocol::{MemoryPoint, Moment, RunFile, Step, Task, Values};
 use record::{GpuMonitor, Monitor, Sampled, Scope, Series, Window};
 
-use crate::{
-    executors::{Asked, Execution},
-    results::RankResults,
-};
+use crate::{executors::Execution, results::RankResults};
 
 /// Everything by which the values of one process are worked out.
 pub(crate) struct Seen<'a> {
@@ -52,18 +49,14 @@ pub(crate) fn of(seen: &Seen<'_>) -> Values {
             set(name, all.map(|all| mean(&all)));
         }
     }
-    for (name, value) in step_times(&series) {
-        set(name, value);
-    }
-    for (name, value) in growth(&series) {
-        set(name, value);
-    }
+    let of_steps = step_times(&series).into_iter().chain(growth(&series));
+    of_steps.for_each(|(name, value)| set(name, value));
     for (phase, seconds) in &told.phase_seconds {
         let phase = record::word_of(phase).replace('-', "_");
         set(&format!("{phase}_seconds"), Some(*seconds));
     }
-    let cost = &execution.cost;
-    set("wall_seconds", Some(execution.wall_seconds));
+    let cost = &execution.record.harness;
+    set("wall_seconds", Some(execution.record.wall_seconds));
     set(
         "container_start_seconds",
         Some(cost.create_seconds + cost.start_seconds),
@@ -72,7 +65,7 @@ pub(crate) fn of(seen: &Seen<'_>) -> Values {
     let life = execution.life();
     let life = has_life.then_some(life.to - life.from);
     set("program_seconds", life);
-    let monitor = &execution.monitor;
+    let monitor = &execution.record.monitor;
     let gpu = monitor.gpus.get(*rank);
     for (name, value) in of_gpu(gpu, *measured) {
         set(&name, value);
@@ -143,7 +136,7 @@ fn put(values: &mut Values, name: &str, value: Option<f64>) {
 pub(crate) fn contradiction(
     values: &Values,
     told: &RankResults,
-    asked: &Asked,
+    asked: Option<&RunFile>,
     execution: &Execution,
 ) -> Option<String> {
     let is_judged = |name: &str| Metric::named(name).is_some_and(Metric::is_compared);
@@ -152,7 +145,7 @@ pub(crate) fn contradiction(
         return Some(format!("{name} is {value}, expected 0 or more"));
     }
     let mut all = values.clone();
-    if let Some(asked) = asked.builtin() {
+    if let Some(asked) = asked {
         if let Some(missing) = missing(values, told, asked) {
             return Some(missing);
         }
@@ -172,7 +165,7 @@ pub(crate) fn contradiction(
         all.entry("steps_count".to_owned()).or_insert(0.0);
         all.extend(numbers.map(|(name, value)| (name.to_owned(), value)));
     }
-    let gpus = execution.monitor.gpus.iter();
+    let gpus = execution.record.monitor.gpus.iter();
     let busy =
         gpus.filter_map(|gpu| Some(gpu.series.get(&Sampled::GpuUtilizationPercent)?.maximum));
     let more = [
@@ -570,7 +563,7 @@ mod tests {
         expect: &[(&str, Option<f64>)],
     ) {
         let mut execution = Execution::new(Isolation::default());
-        execution.monitor = monitor.clone();
+        execution.record.monitor = monitor.clone();
         let values = of(&Seen {
             told,
             execution: &execution,

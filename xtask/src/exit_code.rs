@@ -76,7 +76,7 @@ impl Error {
 fn of_folder(error: &record::FolderError) -> Code {
     use record::FolderError as E;
     match error {
-        E::Read { .. } | E::Form { .. } | E::Version { .. } | E::Packed { .. } => Code::BadUsage,
+        E::Refused(_) => Code::BadUsage,
         E::Write { .. } => Code::Trouble,
     }
 }

@@ -504,8 +504,9 @@ fn check(script: &str, words: &[&str], command: &[&str], reason: &str, message: 
     let words = [&["--image", OLD, "--blocks", "1"], words].concat();
     let done = bench(script, &words, command).ends_with(3);
     let (_, records) = done.read();
-    let (found, _, said) = records[0].outcome.failure().expect("a failure");
-    assert_eq!(found.word(), reason, "{said}");
+    let found = records[0].outcome.failure().expect("a failure");
+    let said = &found.message;
+    assert_eq!(found.reason.word(), reason, "{said}");
     assert!(said.contains(message), "{said}");
 }
 

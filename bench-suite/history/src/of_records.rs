@@ -174,8 +174,8 @@ fn add_run(cell: &mut Cell, rows: &Rows, record: &Record) {
                 all.resize(cell.runs.len(), None);
             }
         }
-        Outcome::Expected { reason, .. } | Outcome::Failed { reason, .. } => {
-            let reason = reason.word();
+        Outcome::Expected(failure) | Outcome::Failed(failure) => {
+            let reason = failure.reason.word();
             cell.failed.push(Failure { run, reason });
         }
     }

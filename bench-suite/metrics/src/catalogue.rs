@@ -17,34 +17,24 @@ const END: &str = "the end of the measured steps";
 const FORWARD: &str = "after forward, in a warm-up step";
 
 catalogue! {
-    THROUGHPUT = across(Across::Sum, headline(gated(0.005, Metric {
-        direction: Direction::HigherIsBetter,
-        ..time("throughput_samples_per_second", "throughput", Unit::SamplesPerSecond, MEASURED,
-            "Samples of the measured steps over their wall time, from an idle device to an idle \
-             device.")
-    })));
-    STEP_RATE = across(Across::Mean, headline(gated(0.005, Metric {
-        direction: Direction::HigherIsBetter,
-        ..time("throughput_steps_per_second", "steps a second", Unit::StepsPerSecond, MEASURED,
-            "Measured steps over their wall time, of a program whose samples are not known.")
-    })));
-    TOKEN_RATE = across(Across::Sum, explains(0.005, Metric {
-        direction: Direction::HigherIsBetter,
-        ..time("throughput_tokens_per_second", "tokens a second", Unit::TokensPerSecond, MEASURED,
-            "Tokens of the measured steps over their wall time, of a model that reads tokens.")
-    }));
-    PREFILL_RATE = across(Across::Sum, headline(gated(0.02, Metric {
-        direction: Direction::HigherIsBetter,
-        ..time("prefill_tokens_per_second", "prefill", Unit::TokensPerSecond, REQUESTS,
-            "Tokens of all prompts over the time from an idle device to the first new tokens. \
-             Generation only.")
-    })));
-    DECODE_RATE = across(Across::Mean, headline(gated(0.02, Metric {
-        direction: Direction::HigherIsBetter,
-        ..time("decode_tokens_per_second", "decoding, a sequence", Unit::TokensPerSecond, REQUESTS,
-            "Tokens after the first one that each sequence of a batch gets a second. Generation \
-             only.")
-    })));
+    THROUGHPUT = across(Across::Sum, headline(gated(0.005, more(time(
+        "throughput_samples_per_second", "throughput", Unit::SamplesPerSecond, MEASURED,
+        "Samples of the measured steps over their wall time, from an idle device to an idle \
+         device.")))));
+    STEP_RATE = across(Across::Mean, headline(gated(0.005, more(time(
+        "throughput_steps_per_second", "steps a second", Unit::StepsPerSecond, MEASURED,
+        "Measured steps over their wall time, of a program whose samples are not known.")))));
+    TOKEN_RATE = across(Across::Sum, explains(0.005, more(time(
+        "throughput_tokens_per_second", "tokens a second", Unit::TokensPerSecond, MEASURED,
+        "Tokens of the measured steps over their wall time, of a model that reads tokens."))));
+    PREFILL_RATE = across(Across::Sum, headline(gated(0.02, more(time(
+        "prefill_tokens_per_second", "prefill", Unit::TokensPerSecond, REQUESTS,
+        "Tokens of all prompts over the time from an idle device to the first new tokens. \
+         Generation only.")))));
+    DECODE_RATE = across(Across::Mean, headline(gated(0.02, more(time(
+        "decode_tokens_per_second", "decoding, a sequence", Unit::TokensPerSecond, REQUESTS,
+        "Tokens after the first one that each sequence of a batch gets a second. Generation \
+         only.")))));
     FIRST_TOKEN = headline(gated(0.02, seconds("time_to_first_token_seconds",
         "time to first token", REQUESTS,
         "From an idle device to the first new tokens, of the median request. Generation only.")));
@@ -68,12 +58,10 @@ catalogue! {
          with several tokens are at or below."));
     TOKEN_P99 = headline(gated(0.05, latency("token_p99_seconds", "p99 time per output token",
         "As `token_p50_seconds`, 99 % of at least 662 requests.")));
-    ANSWER_RATE = across(Across::Sum, headline(gated(0.02, Metric {
-        direction: Direction::HigherIsBetter,
-        ..time("answer_tokens_per_second", "output tokens", Unit::TokensPerSecond, REQUESTS,
-            "Tokens of all answers over the time from the beginning of the arrivals to the last one. \
-             Serving with a decoder only.")
-    })));
+    ANSWER_RATE = across(Across::Sum, headline(gated(0.02, more(time(
+        "answer_tokens_per_second", "output tokens", Unit::TokensPerSecond, REQUESTS,
+        "Tokens of all answers over the time from the beginning of the arrivals to the last one. \
+         Serving with a decoder only.")))));
     HIGHEST_RATE = headline(gated(0.05, request_rate("highest_rate_requests_per_second",
         "highest rate",
         "The highest rate of arrivals at which 99 % of the requests are answered within the latency \
@@ -93,31 +81,24 @@ catalogue! {
         "Most requests that waited at once.");
     QUEUE_MEAN = seconds("queue_mean_seconds", "wait for a batch", REQUESTS,
         "Mean time from the moment at which a request was to arrive to the beginning of its batch.");
-    SURVIVED = headline(gated(0.02, Metric {
-        direction: Direction::HigherIsBetter,
-        ..count("survived_allocations_count", "allocations survived",
-            (window::MEASURED_STEPS, source::COUNTER),
-            "Tensors that were made before memory ran out, or all. Allocation on a GPU only.")
-    }));
+    SURVIVED = headline(gated(0.02, more(count("survived_allocations_count", "allocations survived",
+        (window::MEASURED_STEPS, source::COUNTER),
+        "Tensors that were made before memory ran out, or all. Allocation on a GPU only."))));
     THOUSAND_ALLOCATIONS = headline(gated(0.05, seconds("thousand_allocations_seconds",
         "a thousand allocations", (window::MEASURED_STEPS, source::WORKLOAD_CLOCK),
         "Time of a thousand tensors made and of those that went for them, the GPU waited for after \
          each step. Allocation only.")));
-    BUS_BANDWIDTH = across(Across::Mean, headline(gated(0.02, Metric {
-        direction: Direction::HigherIsBetter,
-        ..time("bus_bandwidth_bytes_per_second", "bus bandwidth", Unit::BytesPerSecond, MEASURED,
-            "`algorithm_bandwidth_bytes_per_second` times the share of a message that each rank must \
-             send, as nccl-tests counts it: of n ranks 2 (n − 1) / n for an all-reduce, (n − 1) / n for \
-             an all-gather and a reduce-scatter, 1 for a broadcast and from one to another. Collectives \
-             only, as the three that follow.")
-    })));
-    ALGORITHM_BANDWIDTH = across(Across::Mean, Metric {
-        direction: Direction::HigherIsBetter,
-        ..time("algorithm_bandwidth_bytes_per_second", "algorithm bandwidth", Unit::BytesPerSecond,
-            MEASURED,
-            "Bytes of the message over the mean time of an iteration. Of an all-gather and a \
-             reduce-scatter they are those of all ranks together.")
-    });
+    BUS_BANDWIDTH = across(Across::Mean, headline(gated(0.02, more(time(
+        "bus_bandwidth_bytes_per_second", "bus bandwidth", Unit::BytesPerSecond, MEASURED,
+        "`algorithm_bandwidth_bytes_per_second` times the share of a message that each rank must \
+         send, as nccl-tests counts it: of n ranks 2 (n − 1) / n for an all-reduce, (n − 1) / n for \
+         an all-gather and a reduce-scatter, 1 for a broadcast and from one to another. Collectives \
+         only, as the three that follow.")))));
+    ALGORITHM_BANDWIDTH = across(Across::Mean, more(time(
+        "algorithm_bandwidth_bytes_per_second", "algorithm bandwidth", Unit::BytesPerSecond,
+        MEASURED,
+        "Bytes of the message over the mean time of an iteration. Of an all-gather and a \
+         reduce-scatter they are those of all ranks together.")));
     ITERATION_P50 = headline(gated(0.05, seconds("iteration_p50_seconds", "median iteration", MEASURED,
         "The time of an iteration that half of them are at or below, over all measured steps.")));
     ITERATION_P99 = explains(0.1, seconds("iteration_p99_seconds", "p99 iteration", MEASURED,
@@ -164,41 +145,33 @@ catalogue! {
         "waiting for data", Unit::Ratio, MEASURED,
         "Share of the measured steps in which they waited for a data loader and for its batches to \
          reach the device: `step_data_seconds` of all steps over their time."))));
-    LOADER_RATE = across(Across::Sum, headline(explains(0.05, Metric {
-        direction: Direction::HigherIsBetter,
-        ..time("loader_samples_per_second", "loader alone", Unit::SamplesPerSecond,
-            ("before the warm-up", source::WORKLOAD_CLOCK),
-            "Samples that a data loader hands over a second where nobody trains on them, in at \
-             least two seconds, once those that were made ahead are gone. `data: folder` only.")
-    })));
+    LOADER_RATE = across(Across::Sum, headline(explains(0.05, more(time(
+        "loader_samples_per_second", "loader alone", Unit::SamplesPerSecond,
+        ("before the warm-up", source::WORKLOAD_CLOCK),
+        "Samples that a data loader hands over a second where nobody trains on them, in at \
+         least two seconds, once those that were made ahead are gone. `data: folder` only.")))));
     LOADER_CPU = across(Across::Sum, seconds("loader_cpu_seconds", "CPU time of the loader",
         (window::MEASURED_STEPS, source::KERNEL),
         "CPU time of a data loader's workers together; `cpu_seconds` does not have it."));
-    HOST_TO_DEVICE = across(Across::Mean, explains(0.1, Metric {
-        direction: Direction::HigherIsBetter,
-        ..time("host_to_device_bytes_per_second", "host to GPU", Unit::BytesPerSecond,
-            (window::MEASURED_STEPS, source::CLOCK),
-            "Bytes of the inputs that a data loader brings to the GPU over the time that they took: \
-             from pageable memory the driver's staging counts, from pinned memory the copy alone.")
-    }));
+    HOST_TO_DEVICE = across(Across::Mean, explains(0.1, more(time(
+        "host_to_device_bytes_per_second", "host to GPU", Unit::BytesPerSecond,
+        (window::MEASURED_STEPS, source::CLOCK),
+        "Bytes of the inputs that a data loader brings to the GPU over the time that they took: \
+         from pageable memory the driver's staging counts, from pinned memory the copy alone."))));
     DATA_FOLDER = describes(bytes("data_folder_bytes", "folder of data",
         ("before the warm-up", source::COUNTER),
         "Bytes of the files that a data loader reads. They lie in the run's `/tmp`, which in a \
          container is memory of the container's."));
-    UTILIZATION = across(Across::Mean, Metric {
-        direction: Direction::HigherIsBetter,
-        ..time("model_utilization_ratio", "model utilization", Unit::Ratio,
-            (window::MEASURED_STEPS, source::COUNTER),
-            "Operations of the model a second over those of a large matrix product in the same run \
-             and precision. Recomputation does not count.")
-    });
-    SCALING_EFFICIENCY = across(Across::Mean, headline(explains(0.02, Metric {
-        direction: Direction::HigherIsBetter,
-        ..time("scaling_efficiency_ratio", "scaling efficiency", Unit::Ratio, MEASURED,
-            "Throughput of a rank over that of a rank in runs of the fewest ranks of the same cell \
-             otherwise, in the same session and block. Worked out where sessions are read, and in no \
-             record.")
-    })));
+    UTILIZATION = across(Across::Mean, more(time(
+        "model_utilization_ratio", "model utilization", Unit::Ratio,
+        (window::MEASURED_STEPS, source::COUNTER),
+        "Operations of the model a second over those of a large matrix product in the same run \
+         and precision. Recomputation does not count.")));
+    SCALING_EFFICIENCY = across(Across::Mean, headline(explains(0.02, more(time(
+        "scaling_efficiency_ratio", "scaling efficiency", Unit::Ratio, MEASURED,
+        "Throughput of a rank over that of a rank in runs of the fewest ranks of the same cell \
+         otherwise, in the same session and block. Worked out where sessions are read, and in no \
+         record.")))));
     RANK_LAG = across(Across::Mean, time("rank_lag_ratio", "lag of the slowest rank", Unit::Ratio,
         MEASURED,
         "Share by which the median step of the slowest rank is longer than that of the median rank. \
@@ -416,13 +389,8 @@ const fn latency(name: &'static str, label: &'static str, about: &'static str) -
 }
 
 const fn request_rate(name: &'static str, label: &'static str, about: &'static str) -> Metric {
-    across(
-        Across::Sum,
-        Metric {
-            direction: Direction::HigherIsBetter,
-            ..time(name, label, Unit::RequestsPerSecond, REQUESTS, about)
-        },
-    )
+    let rate = time(name, label, Unit::RequestsPerSecond, REQUESTS, about);
+    across(Across::Sum, more(rate))
 }
 
 const fn plain(
@@ -456,6 +424,14 @@ const fn count(
     Metric {
         unit: Unit::Count,
         ..bytes(name, label, when, about)
+    }
+}
+
+/// One that improves as it grows.
+const fn more(metric: Metric) -> Metric {
+    Metric {
+        direction: Direction::HigherIsBetter,
+        ..metric
     }
 }
 

@@ -47,11 +47,11 @@ mod tests {
             outcome: if is_ok {
                 record::Outcome::Ok
             } else {
-                record::Outcome::Failed {
-                    reason: record::Reason::OutOfMemory,
-                    stage: record::Stage::Workload(protocol::Phase::Warmup),
-                    message: String::new(),
-                }
+                record::Outcome::failed(
+                    record::Reason::OutOfMemory,
+                    record::Stage::Workload(protocol::Phase::Warmup),
+                    "",
+                )
             },
             values: [(WARMUP.name.to_owned(), 14.0)].into(),
             ..Record::default()

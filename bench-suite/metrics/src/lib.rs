@@ -6,7 +6,6 @@
 
 pub mod catalogue;
 mod kernel_cache;
-mod page;
 mod rules;
 mod scaling;
 
@@ -15,7 +14,6 @@ use std::sync::{Mutex, PoisonError};
 use record::{Better, DeclaredMetric, Record};
 
 pub use judge::compare::{Direction, Kind};
-pub use page::page;
 pub use record::Unit;
 pub use rules::broken_rule;
 

@@ -44,7 +44,7 @@ pub struct Attempt {
 }
 
 /// What was found out about one combination.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Found {
     /// The image's name.
     pub image: String,

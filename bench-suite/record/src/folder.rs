@@ -15,14 +15,9 @@ use crate::{Record, Session, VERSION, printable};
 /// Why a session folder cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// A file cannot be read.
-    #[error("cannot read {path}: {source}; is this the folder of a session?")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    /// What is there cannot be read, is of another form or version, or is not to be written to.
+    #[error("{0}")]
+    Refused(String),
     /// A file cannot be written.
     #[error("cannot write {path}: {source}; check the folder's permissions and the disk's space")]
     Write {
@@ -31,30 +26,19 @@ pub enum FolderError {
         /// Why.
         source: io::Error,
     },
-    /// A file holds something else than was expected.
-    #[error("{path}{}: {message}", line.map_or_else(String::new, |line| format!(", line {line}")))]
-    Form {
-        /// The file.
-        path: PathBuf,
-        /// From 1; `None` where it is about the whole.
-        line: Option<usize>,
-        /// What is wrong.
-        message: String,
-    },
-    /// A file of another version of the format.
-    #[error("{path} is of version {got}, this Torchgauge reads version {VERSION}")]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// The version in the file.
-        got: u64,
-    },
-    /// Records are to be written to a session whose records are packed.
-    #[error("cannot add records to {path}; unpack it with `gunzip` first")]
-    Packed {
-        /// The file.
-        path: PathBuf,
-    },
+}
+
+/// Why a text is neither a session nor a record.
+enum Misread {
+    Version(u64),
+    Form(serde_json::Error),
+}
+
+fn unreadable(path: &Path, source: &io::Error) -> FolderError {
+    let path = path.display();
+    FolderError::Refused(format!(
+        "cannot read {path}: {source}; is this the folder of a session?"
+    ))
 }
 
 /// Largest `session.json`; ten thousand cells take 7 MB.
@@ -168,19 +152,24 @@ impl SessionFolder {
             String::from_utf8(bytes)
                 .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text (UTF-8)"))
         });
-        let text = text.map_err(|source| FolderError::Read {
-            path: path.clone(),
-            source,
-        })?;
-        let session: Session = parse(&path, 1, &text)?;
-        match session.problem() {
-            None => Ok(session),
-            Some(problem) => Err(FolderError::Form {
-                path,
-                line: None,
-                message: printable(&problem).into_owned(),
-            }),
-        }
+        let text = text.map_err(|source| unreadable(&path, &source))?;
+        let at = path.display();
+        let why = match parse::<Session>(&text) {
+            Ok(session) => match session.problem() {
+                None => return Ok(session),
+                Some(problem) => format!("{at}: {}", printable(&problem)),
+            },
+            Err(Misread::Version(got)) => {
+                format!("{at} is of version {got}, this Torchgauge reads version {VERSION}")
+            }
+            // It quotes the file, which may be anybody's.
+            Err(Misread::Form(error)) => format!(
+                "{at}, line {}: {}",
+                error.line().max(1),
+                printable(&error.to_string())
+            ),
+        };
+        Err(FolderError::Refused(why))
     }
 
     /// Writes `session.json`, whole or not at all.
@@ -202,11 +191,11 @@ impl SessionFolder {
     pub fn read_lines(&self) -> Result<Vec<u8>, FolderError> {
         let path = self.path.join(Self::RECORDS);
         if self.is_packed() {
-            return unpacked(self.path.join(Self::PACKED));
+            return unpacked(&self.path.join(Self::PACKED));
         }
         match regular_file::read_own(&path, MOST_RECORDS_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            read => read.map_err(|source| FolderError::Read { path, source }),
+            read => read.map_err(|source| unreadable(&path, &source)),
         }
     }
 
@@ -220,7 +209,10 @@ impl SessionFolder {
     pub fn open_records(&self) -> Result<PathBuf, FolderError> {
         if self.is_packed() {
             let path = self.path.join(Self::PACKED);
-            return Err(FolderError::Packed { path });
+            return Err(FolderError::Refused(format!(
+                "cannot add records to {}; unpack it with `gunzip` first",
+                path.display()
+            )));
         }
         Ok(self.path.join(Self::RECORDS))
     }
@@ -254,13 +246,10 @@ impl SessionFolder {
 }
 
 /// What a packed file holds; a small one may unpack to any size.
-fn unpacked(path: PathBuf) -> Result<Vec<u8>, FolderError> {
-    let file = match regular_file::open_own(&path) {
-        Ok(file) => BufReader::new(file),
-        Err(source) => return Err(FolderError::Read { path, source }),
-    };
+fn unpacked(path: &Path) -> Result<Vec<u8>, FolderError> {
+    let file = regular_file::open_own(path).map_err(|source| unreadable(path, &source))?;
     let mut bytes = Vec::new();
-    let mut content = MultiGzDecoder::new(file).take(MOST_RECORDS_BYTES + 1);
+    let mut content = MultiGzDecoder::new(BufReader::new(file)).take(MOST_RECORDS_BYTES + 1);
     let message = match content.read_to_end(&mut bytes) {
         Err(error) => format!("damaged, or not packed by gzip ({error}); copy the file again"),
         Ok(_) if bytes.len() as u64 > MOST_RECORDS_BYTES => {
@@ -268,11 +257,8 @@ fn unpacked(path: PathBuf) -> Result<Vec<u8>, FolderError> {
         }
         Ok(_) => return Ok(bytes),
     };
-    Err(FolderError::Form {
-        path,
-        line: None,
-        message,
-    })
+    let path = path.display();
+    Err(FolderError::Refused(format!("{path}: {message}")))
 }
 
 /// The record of a line, or why it holds none.
@@ -281,20 +267,21 @@ fn read_record(line: &[u8]) -> Result<Record, String> {
         return Err(format!("longer than {} MiB", MOST_LINE_BYTES >> 20));
     }
     let text = std::str::from_utf8(line).map_err(|_| "not text (UTF-8)".to_owned())?;
-    let read: Result<Record, _> = parse(Path::new(SessionFolder::RECORDS), 1, text);
-    let problem = read.as_ref().ok().and_then(Record::problem);
-    if let Some(problem) = problem {
-        return Err(format!("not a record: {}", printable(&problem)));
-    }
-    read.map_err(|error| match error {
-        FolderError::Form { message, .. } => match message.split_once(" at line ") {
-            _ if !text.trim_start().starts_with('{') => "not a JSON object".to_owned(),
-            Some((what, _)) => format!("not a record: {what}"),
-            None => format!("not a record: {message}"),
+    match parse::<Record>(text) {
+        Ok(record) => match record.problem() {
+            None => Ok(record),
+            Some(problem) => Err(format!("not a record: {}", printable(&problem))),
         },
-        FolderError::Version { got, .. } => format!("a record of version {got}"),
-        other => other.to_string(),
-    })
+        Err(Misread::Version(got)) => Err(format!("a record of version {got}")),
+        Err(Misread::Form(_)) if !text.trim_start().starts_with('{') => {
+            Err("not a JSON object".to_owned())
+        }
+        Err(Misread::Form(error)) => {
+            let error = error.to_string();
+            let what = error.split(" at line ").next().unwrap_or_default();
+            Err(format!("not a record: {}", printable(what)))
+        }
+    }
 }
 
 /// The name of the run that a damaged record is about.
@@ -305,23 +292,14 @@ fn run_of(line: &[u8]) -> Option<String> {
     run.chars().all(is_name).then(|| run.to_owned())
 }
 
-fn parse<T: DeserializeOwned>(path: &Path, line: usize, text: &str) -> Result<T, FolderError> {
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Misread> {
     #[derive(Deserialize)]
     struct Version {
         version: u64,
     }
-    let form = |error: serde_json::Error| FolderError::Form {
-        path: path.to_owned(),
-        line: Some(line + error.line().saturating_sub(1)),
-        // It quotes the file, which may be anybody's.
-        message: printable(&error.to_string()).into_owned(),
-    };
-    let Version { version: got } = serde_json::from_str(text).map_err(form)?;
+    let Version { version: got } = serde_json::from_str(text).map_err(Misread::Form)?;
     if got != u64::from(VERSION) {
-        return Err(FolderError::Version {
-            path: path.to_owned(),
-            got,
-        });
+        return Err(Misread::Version(got));
     }
-    serde_json::from_str(text).map_err(form)
+    serde_json::from_str(text).map_err(Misread::Form)
 }

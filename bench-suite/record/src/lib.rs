@@ -35,7 +35,7 @@ pub use method::{Method, MethodDifference, MethodKey};
 pub use monitor::{
     Extent, GpuInterval, GpuMonitor, Monitor, Sample, Sampled, Scope, Series, thinned,
 };
-pub use outcome::{Outcome, Reason, Stage};
+pub use outcome::{Failure, Outcome, Reason, Stage};
 pub use run::{HarnessCost, Isolation, Rank, Record, cell_name};
 pub use session::{
     Asked, CellPlan, Deciding, EngineFacts, Labels, Look, LookEnd, MOST_CELLS, MOST_IMAGES, Others,

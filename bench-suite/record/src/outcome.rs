@@ -13,26 +13,33 @@ pub enum Outcome {
     #[default]
     Ok,
     /// It failed as its suite expects.
-    Expected {
-        /// Why, as a type.
-        reason: Reason,
-        /// Where.
-        stage: Stage,
-        /// Why, in words.
-        message: String,
-    },
+    Expected(Failure),
     /// It yields no metric that may be used.
-    Failed {
-        /// Why, as a type.
-        reason: Reason,
-        /// Where.
-        stage: Stage,
-        /// Why, in words, with the next step where there is one.
-        message: String,
-    },
+    Failed(Failure),
+}
+
+/// Why, where and in which words a run failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct Failure {
+    /// Why, as a type.
+    pub reason: Reason,
+    /// Where.
+    pub stage: Stage,
+    /// Why, in words, with the next step where there is one.
+    pub message: String,
 }
 
 impl Outcome {
+    /// One that yields no metric that may be used.
+    pub fn failed(reason: Reason, stage: Stage, message: impl Into<String>) -> Self {
+        Self::Failed(Failure {
+            reason,
+            stage,
+            message: message.into(),
+        })
+    }
+
     /// Whether the run's metrics may be used.
     pub fn is_ok(&self) -> bool {
         matches!(self, Self::Ok)
@@ -40,42 +47,33 @@ impl Outcome {
 
     /// Whether the run ended as it was to end: well, or as its suite expects.
     pub fn passes(&self) -> bool {
-        !matches!(self, Self::Failed { .. })
+        !matches!(self, Self::Failed(_))
     }
 
-    /// Why, where and in which words the run failed, expected or not; `None` where it did not.
-    pub fn failure(&self) -> Option<(Reason, Stage, &str)> {
+    /// How the run failed, expected or not; `None` where it did not.
+    pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Ok => None,
-            Self::Expected {
-                reason,
-                stage,
-                message,
-            }
-            | Self::Failed {
-                reason,
-                stage,
-                message,
-            } => Some((*reason, *stage, message)),
+            Self::Expected(failure) | Self::Failed(failure) => Some(failure),
         }
     }
 
     /// Why the run failed, expected or not; `None` where it did not.
     pub fn reason(&self) -> Option<Reason> {
-        self.failure().map(|(reason, ..)| reason)
+        self.failure().map(|failure| failure.reason)
     }
 
     /// Why the run failed, in words; empty where it did not.
     pub fn message(&self) -> &str {
-        self.failure().map_or("", |(.., message)| message)
+        self.failure().map_or("", |failure| &failure.message)
     }
 
     /// `ok`, `expected out-of-memory`, or the reason.
     pub fn word(&self) -> String {
         match self {
             Self::Ok => "ok".to_owned(),
-            Self::Expected { reason, .. } => format!("expected {}", reason.word()),
-            Self::Failed { reason, .. } => reason.word(),
+            Self::Expected(failure) => format!("expected {}", failure.reason.word()),
+            Self::Failed(failure) => failure.reason.word(),
         }
     }
 
@@ -83,20 +81,11 @@ impl Outcome {
     #[must_use]
     pub fn expecting(self, expected: Reason) -> Self {
         match self {
-            Self::Failed {
-                reason,
-                stage,
-                message,
-            } if reason == expected => Self::Expected {
-                reason,
-                stage,
-                message,
-            },
-            Self::Ok => Self::Failed {
-                reason: Reason::NotAsExpected,
-                stage: Stage::Validate,
-                message: format!("ended well; its suite expects {}", expected.word()),
-            },
+            Self::Failed(failure) if failure.reason == expected => Self::Expected(failure),
+            Self::Ok => {
+                let message = format!("ended well; its suite expects {}", expected.word());
+                Self::failed(Reason::NotAsExpected, Stage::Validate, message)
+            }
             other => other,
         }
     }
@@ -245,11 +234,8 @@ mod tests {
 
     #[test]
     fn a_failure_reads_as_words() {
-        let outcome = Outcome::Failed {
-            reason: Reason::OutOfMemory,
-            stage: Stage::Workload(protocol::Phase::Warmup),
-            message: "tried to allocate 2 GiB".into(),
-        };
+        let warmup = Stage::Workload(protocol::Phase::Warmup);
+        let outcome = Outcome::failed(Reason::OutOfMemory, warmup, "tried to allocate 2 GiB");
         let text = serde_json::to_string(&outcome).unwrap();
         assert_eq!(
             text,

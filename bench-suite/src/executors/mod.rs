@@ -9,12 +9,16 @@ pub mod container;
 mod executor;
 mod guard;
 mod images;
-pub mod mock;
 mod nodes;
 mod oom_kills;
 mod order;
 pub mod process;
 mod slurm;
+
+/// For tests of everything around it, of the real program among them; no release has it.
+#[cfg(debug_assertions)]
+#[path = "../../tests/mock/mod.rs"]
+pub mod mock;
 
 use std::path::Path;
 
@@ -23,7 +27,7 @@ pub use executor::{Executor, ExecutorError, Finding, Opening, Prepared, Registra
 pub use images::{ImageSource, Loaded, LocalRuntime, SourceError};
 pub use nodes::Scheduler;
 pub(crate) use order::KERNEL_CACHE;
-pub use order::{Asked, Execution, Order, RunPaths};
+pub use order::{Execution, Order, RunPaths};
 
 /// Every executor, in the order in which `auto` tries them.
 pub const EXECUTORS: &[Registration] = &[
@@ -31,6 +35,7 @@ pub const EXECUTORS: &[Registration] = &[
     process::REGISTRATION,
     slurm::REGISTRATION,
     nodes::REGISTRATION,
+    #[cfg(debug_assertions)]
     mock::REGISTRATION,
 ];
 

@@ -9,7 +9,7 @@ use std::{
 
 use jiff::Timestamp;
 use protocol::{Device, KernelCache, ProgramRun, RunFile, Until};
-use record::{HarnessCost, Isolation, Machine, Monitor, Place, Reason, Stage, Validity, Window};
+use record::{Isolation, Machine, Reason, Record, Stage, Window};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -17,72 +17,9 @@ use crate::{
     host::{Host, Subject, Target, Watch},
     outcome::End,
     plan::Cell,
-    suite::{Launcher, Limits, Program, Work},
+    results::{self, Results},
+    suite::{Launcher, Program, Work},
 };
-
-/// What a run is to do.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Asked {
-    /// By the `scenario` binary.
-    Builtin(Box<RunFile>),
-    Program {
-        /// What it is asked for.
-        run: ProgramRun,
-        program: Box<Program>,
-    },
-}
-
-impl Asked {
-    /// The name that the workload is given.
-    pub fn run(&self) -> &str {
-        match self {
-            Self::Builtin(asked) => &asked.run,
-            Self::Program { run, .. } => &run.run,
-        }
-    }
-
-    /// Whether a hook reads steps and memory of a program.
-    pub(crate) fn has_hook(&self) -> bool {
-        matches!(self, Self::Program { program, .. } if program.has_hook)
-    }
-
-    pub fn builtin(&self) -> Option<&RunFile> {
-        match self {
-            Self::Builtin(asked) => Some(asked),
-            Self::Program { .. } => None,
-        }
-    }
-
-    /// The same, to be changed.
-    pub fn builtin_mut(&mut self) -> Option<&mut RunFile> {
-        match self {
-            Self::Builtin(asked) => Some(asked),
-            Self::Program { .. } => None,
-        }
-    }
-
-    pub fn program(&self) -> Option<&Program> {
-        match self {
-            Self::Builtin(_) => None,
-            Self::Program { program, .. } => Some(program),
-        }
-    }
-
-    /// Steps of the warm-up, and measured ones.
-    pub fn steps(&self) -> (u32, u32) {
-        match self {
-            Self::Builtin(asked) => (asked.steps.warmup, asked.steps.measured),
-            Self::Program { run, .. } => (run.warmup, run.measured),
-        }
-    }
-
-    pub(crate) fn to_json(&self) -> serde_json::Result<Vec<u8>> {
-        match self {
-            Self::Builtin(asked) => serde_json::to_vec_pretty(asked),
-            Self::Program { run, .. } => serde_json::to_vec_pretty(run),
-        }
-    }
-}
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Order {
@@ -91,11 +28,10 @@ pub struct Order {
     pub run: String,
     /// Which attempt at the run this is, from 1.
     pub attempt: u32,
-    pub image: String,
-    pub asked: Asked,
-    /// Where each rank works; at least one.
-    pub places: Vec<Place>,
-    pub limits: Limits,
+    /// The name that the workload is given.
+    pub told: String,
+    /// What the run is to do, and where.
+    pub cell: Cell,
     /// Memory of the machine; 0 where that is not known.
     pub machine_memory_bytes: u64,
     pub is_watched: bool,
@@ -140,50 +76,6 @@ fn told_name(session: &str, run: &str, attempt: u32) -> String {
     name.chars().take(LENGTH).collect()
 }
 
-/// What a run of this cell is to do, under the name that its workload is given.
-fn asked(cell: &Cell, run: String) -> Asked {
-    let (plan, limits, device) = (&cell.plan, &cell.limits, cell.device());
-    match &cell.work {
-        Work::Builtin {
-            model,
-            task,
-            variant,
-            trace,
-        } => Asked::Builtin(Box::new(RunFile {
-            version: protocol::VERSION,
-            run,
-            model: *model,
-            task: *task,
-            variant: variant.clone(),
-            device: device::inside(device),
-            steps: plan.steps,
-            seed: plan.seed,
-            trace: trace.as_deref().cloned(),
-            ranks: plan.ranks,
-            threads: cell.threads,
-            gpu_memory_bytes: limits.gpu_memory_bytes.filter(|_| device.is_cuda()),
-            allocator_memory_bytes: limits.allocator_memory_bytes.filter(|_| device.is_cuda()),
-            deadline_seconds: Some((limits.time + ORPHAN_GRACE).as_secs_f64()),
-        })),
-        Work::Program { program, .. } => Asked::Program {
-            run: ProgramRun {
-                version: protocol::VERSION,
-                run,
-                warmup: plan.steps.warmup,
-                warmup_seconds: plan.steps.warmup_seconds,
-                measured: plan.steps.measured,
-                profiled: plan.steps.profiled,
-                attribution: plan.steps.attribution,
-                snapshot: plan.steps.snapshot,
-                snapshot_entries: plan.steps.snapshot_entries,
-                samples_per_step: program.samples_per_step,
-                until: program.until,
-            },
-            program: program.clone(),
-        },
-    }
-}
-
 impl Order {
     /// One attempt at a run of this cell.
     pub fn new(
@@ -194,16 +86,14 @@ impl Order {
         hosts: &BTreeMap<String, Machine>,
         paths: RunPaths<'_>,
     ) -> Self {
-        let image = &cell.plan.image;
-        let (Work::Builtin { variant, .. } | Work::Program { variant, .. }) = &cell.work;
         let device = cell.device();
         let machine = hosts.get(&cell.places[0].host);
         let machine = machine.or_else(|| hosts.values().next());
         let devices = cell.places.iter().map(|place| place.device);
         let environment = device::environment(devices, machine);
         let mut environment = BTreeMap::from(environment);
-        environment.extend(variant.environment(device));
-        if let Work::Program { program, .. } = &cell.work {
+        environment.extend(cell.work.variant().environment(device));
+        if let Some(program) = cell.work.program() {
             const THREADS: [&str; 2] = ["OMP_NUM_THREADS", "MKL_NUM_THREADS"];
             // As torchrun does, but with all cores.
             let share = || {
@@ -217,16 +107,14 @@ impl Order {
             let threads = threads.or_else(share).into_iter();
             let threads = threads.flat_map(|count| THREADS.map(|name| (name, count.clone())));
             environment.extend(threads.map(|(name, count)| (name.to_owned(), count)));
-            environment.extend(program.environment.clone());
+            environment.extend(program.file.environment.clone());
         }
         Self {
             session: session.to_owned(),
             run: run.to_owned(),
             attempt,
-            image: image.clone(),
-            asked: asked(cell, told_name(session, run, attempt)),
-            places: cell.places.clone(),
-            limits: cell.limits.clone(),
+            told: told_name(session, run, attempt),
+            cell: cell.clone(),
             machine_memory_bytes: machine.map_or(0, |machine| machine.memory_bytes),
             is_watched: true,
             environment,
@@ -236,9 +124,62 @@ impl Order {
         }
     }
 
-    /// Where the first rank works, as its host counts.
-    pub fn device(&self) -> Device {
-        self.places[0].device
+    /// What the built-in workload is to do; `None` of a program.
+    pub fn builtin(&self) -> Option<RunFile> {
+        let Cell {
+            plan, limits, work, ..
+        } = &self.cell;
+        let Work::Builtin {
+            model,
+            task,
+            variant,
+            trace,
+        } = work
+        else {
+            return None;
+        };
+        let device = self.cell.device();
+        Some(RunFile {
+            version: protocol::VERSION,
+            run: self.told.clone(),
+            model: *model,
+            task: *task,
+            variant: variant.clone(),
+            device: device::inside(device),
+            steps: plan.steps,
+            seed: plan.seed,
+            trace: trace.as_deref().cloned(),
+            ranks: plan.ranks,
+            threads: self.cell.threads,
+            gpu_memory_bytes: limits.gpu_memory_bytes.filter(|_| device.is_cuda()),
+            allocator_memory_bytes: limits.allocator_memory_bytes.filter(|_| device.is_cuda()),
+            deadline_seconds: Some((limits.time + ORPHAN_GRACE).as_secs_f64()),
+        })
+    }
+
+    fn of_program(&self, program: &Program) -> ProgramRun {
+        let steps = self.cell.plan.steps;
+        ProgramRun {
+            version: protocol::VERSION,
+            run: self.told.clone(),
+            warmup: steps.warmup,
+            warmup_seconds: steps.warmup_seconds,
+            measured: steps.measured,
+            profiled: steps.profiled,
+            attribution: steps.attribution,
+            snapshot: steps.snapshot,
+            snapshot_entries: steps.snapshot_entries,
+            samples_per_step: program.samples_per_step,
+            until: program.file.until,
+        }
+    }
+
+    /// What the workload reads.
+    pub(crate) fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        match self.cell.work.program() {
+            Some(program) => serde_json::to_vec_pretty(&self.of_program(program)),
+            None => serde_json::to_vec_pretty(&self.builtin()),
+        }
     }
 
     /// The file that tells the workload what to do.
@@ -251,47 +192,55 @@ impl Order {
         self.folder.join(RESULTS_FILE)
     }
 
+    /// What the workload has reported so far.
+    pub(crate) fn results(&self) -> Results {
+        let limit = self.cell.limits.results_bytes;
+        results::read(
+            &self.results_file(),
+            &self.told,
+            self.cell.places.len(),
+            limit,
+        )
+    }
+
     /// The file that the allocator's history goes to, where it is recorded.
     pub fn snapshot_file(&self) -> Option<PathBuf> {
-        let snapshot = match &self.asked {
-            Asked::Builtin(asked) => asked.steps.snapshot,
-            Asked::Program { run, .. } => run.snapshot,
-        };
+        let snapshot = self.cell.plan.steps.snapshot;
         (!snapshot.is_never()).then(|| self.folder.join(protocol::SNAPSHOT_FILE))
     }
 
     /// The folder of compiled kernels that the session's runs of its image share, where this run is one
     /// of them: an image runs nothing that another one wrote.
     pub fn shared_kernel_cache(&self) -> Option<PathBuf> {
-        let is_shared = self.device().is_cuda()
-            && self
-                .asked
-                .builtin()
-                .is_some_and(|asked| asked.variant.kernel_cache == KernelCache::Session);
+        let Cell { work, plan, .. } = &self.cell;
+        let is_shared = self.cell.device().is_cuda()
+            && work.program().is_none()
+            && work.variant().kernel_cache == KernelCache::Session;
         is_shared.then(|| {
-            let image = format!("{:x}", Sha256::digest(&self.image));
+            let image = format!("{:x}", Sha256::digest(&plan.image));
             self.shared.join(KERNEL_CACHE).join(image)
         })
     }
 
     /// Whether the run is over by what the workload reported, although it may go on.
     pub(super) fn ends_by_report(&self) -> bool {
-        matches!(&self.asked, Asked::Program { run, .. } if run.until == Until::Measured)
+        let program = self.cell.work.program();
+        program.is_some_and(|program| program.file.until == Until::Measured)
     }
 
     pub(super) fn ranks(&self) -> u32 {
-        u32::try_from(self.places.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.cell.places.len()).unwrap_or(u32::MAX)
     }
 
     /// Whether it has ranks that its program does not start itself.
     pub(super) fn launches_ranks(&self) -> bool {
-        let program = self.asked.program();
+        let program = self.cell.work.program();
         let launches = program.is_some_and(|program| program.launcher == Launcher::Torchgauge);
         launches && self.ranks() > 1
     }
 
     fn ranks_on(&self, host: &dyn Host) -> Vec<(usize, Device)> {
-        let all = self.places.iter().enumerate();
+        let all = self.cell.places.iter().enumerate();
         let here = all.filter(|(_, at)| at.host.is_empty() || at.host == host.name());
         here.map(|(rank, place)| (rank, place.device)).collect()
     }
@@ -325,7 +274,7 @@ impl Order {
 
     /// Writes the run file and empty files for what comes back.
     pub(super) fn write_files(&self) -> io::Result<()> {
-        fs::write(self.run_file(), self.asked.to_json()?)?;
+        fs::write(self.run_file(), self.to_json()?)?;
         if let Some(snapshot) = self.snapshot_file() {
             fs::write(snapshot, "")?;
         }
@@ -336,22 +285,10 @@ impl Order {
 /// What an executor saw of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Execution {
-    pub started_at: Timestamp,
-    /// Wall time of everything, in seconds.
-    pub wall_seconds: f64,
-    /// What separated the run from the rest of the machine.
-    pub isolation: Isolation,
-    /// The ID of the image that ran, where there is one.
-    pub image_id: Option<String>,
     pub end: End,
-    pub cost: HarnessCost,
-    pub monitor: Monitor,
-    /// Whether the machine was fit to measure on.
-    pub validity: Validity,
-    /// What to know before believing the run.
-    pub warnings: Vec<String>,
-    pub notes: Vec<String>,
-    /// The same moment as `started_at`, which everything that has a time is counted from.
+    /// As far as it follows from that: isolation, times, what was seen from outside, warnings, notes.
+    pub record: Record,
+    /// The moment at which it started, which everything that has a time is counted from.
     pub(crate) began: Instant,
 }
 
@@ -359,25 +296,21 @@ impl Execution {
     /// At its start, with nothing seen yet.
     pub(crate) fn new(isolation: Isolation) -> Self {
         Self {
-            started_at: Timestamp::now(),
-            wall_seconds: 0.0,
-            isolation,
-            image_id: None,
             end: End::interrupted(),
-            cost: HarnessCost::default(),
-            monitor: Monitor::default(),
-            validity: Validity::default(),
-            warnings: Vec::new(),
-            notes: Vec::new(),
+            record: Record {
+                started_at: Timestamp::now(),
+                isolation,
+                ..Record::default()
+            },
             began: Instant::now(),
         }
     }
 
     /// From the workload's start to its end, by the harness's clock.
     pub(crate) fn life(&self) -> Window {
-        let cost = &self.cost;
+        let cost = &self.record.harness;
         let from = cost.create_seconds + cost.start_seconds;
-        let to = self.wall_seconds - cost.notice_seconds - cost.remove_seconds;
+        let to = self.record.wall_seconds - cost.notice_seconds - cost.remove_seconds;
         Window {
             from,
             to: to.max(from),
@@ -386,11 +319,12 @@ impl Execution {
 
     /// How long the workload can have been there at most, by the harness's clock.
     pub(crate) fn lived_seconds(&self) -> f64 {
-        self.wall_seconds - self.cost.create_seconds - self.cost.remove_seconds
+        let cost = &self.record.harness;
+        self.record.wall_seconds - cost.create_seconds - cost.remove_seconds
     }
 
     pub(super) fn ended(mut self, end: End) -> Self {
-        self.wall_seconds = self.began.elapsed().as_secs_f64();
+        self.record.wall_seconds = self.began.elapsed().as_secs_f64();
         self.end = end;
         self
     }

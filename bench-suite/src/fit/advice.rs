@@ -1,7 +1,7 @@
 //! The advice of a search, in words.
 
 use bytesize::ByteSize;
-use record::fit::Found;
+use record::fit::{Attempt, Found};
 
 /// A smaller batch is worth a word where it is so many times as fast as the largest.
 const DEAR: f64 = 1.2;
@@ -24,40 +24,35 @@ pub fn advice(found: &[Found], memory_bytes: u64) -> Vec<String> {
         .collect()
 }
 
-/// The largest batch of one combination, with what it yields.
-fn largest(found: &Found) -> Option<(u32, f64, Option<u64>)> {
+/// The attempt at the largest batch of one combination, with its throughput.
+fn largest(found: &Found) -> Option<(&Found, &Attempt, f64)> {
     let attempt = found.largest_attempt()?;
-    let throughput = attempt.throughput_samples_per_second?;
-    Some((attempt.batch, throughput, attempt.peak_bytes))
+    Some((found, attempt, attempt.throughput_samples_per_second?))
 }
 
 fn sentence(found: &[&Found], memory_bytes: u64) -> String {
     let budget = ByteSize(memory_bytes).display().iec();
     let name = found.first().map_or("", |one| one.model.as_str());
-    let mut fitting: Vec<(&Found, u32, f64, Option<u64>)> = found
-        .iter()
-        .filter_map(|one| {
-            let (batch, throughput, peak) = largest(one)?;
-            Some((*one, batch, throughput, peak))
-        })
-        .collect();
+    let fitting: Vec<_> = found.iter().filter_map(|one| largest(one)).collect();
     // Of equal batches the faster one.
-    fitting.sort_by(|one, other| other.1.cmp(&one.1).then(other.2.total_cmp(&one.2)));
-    let Some(&(most, batch, throughput, peak)) = fitting.first() else {
+    let most = fitting.iter().rev().max_by(|one, other| {
+        let batches = one.1.batch.cmp(&other.1.batch);
+        batches.then(one.2.total_cmp(&other.2))
+    });
+    let Some(&(most, attempt, throughput)) = most else {
         return format!("{name} fits {budget} in no combination that was attempted.");
     };
+    let batch = attempt.batch;
     let more = if most.reached_most { "≥ " } else { "" };
-    let peak = peak.map_or_else(String::new, |peak| {
+    let peak = attempt.peak_bytes.map_or_else(String::new, |peak| {
         format!(" (peak {})", ByteSize(peak).display().iec())
     });
-    let effective = u64::from(batch) * u64::from(most.accumulation);
-    let accumulated = if most.accumulation > 1 {
-        format!(
-            ", {} accumulated steps for an effective batch of {effective}",
-            most.accumulation
-        )
-    } else {
-        String::new()
+    let accumulated = match most.accumulation {
+        0 | 1 => String::new(),
+        steps => {
+            let effective = u64::from(batch) * u64::from(steps);
+            format!(", {steps} accumulated steps for an effective batch of {effective}")
+        }
     };
     let first = format!(
         "{name} at batch {more}{batch} fits {budget} with {}{peak}{accumulated}, \
@@ -68,13 +63,14 @@ fn sentence(found: &[&Found], memory_bytes: u64) -> String {
         .iter()
         .max_by(|one, other| one.2.total_cmp(&other.2));
     let cost = match fastest {
-        Some((other, batch, speed, _))
+        Some((other, attempt, speed))
             if other.combination != most.combination && *speed > throughput =>
         {
             format!(
-                "{first}: {:.2} × slower than {}, whose largest batch is {batch}.",
+                "{first}: {:.2} × slower than {}, whose largest batch is {}.",
                 speed / throughput,
-                other.combination
+                other.combination,
+                attempt.batch
             )
         }
         _ => format!("{first}; no other combination is faster within it."),
@@ -102,7 +98,7 @@ fn smaller(found: &Found, throughput: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use record::{Outcome, fit::Attempt};
+    use record::Outcome;
 
     use super::*;
 

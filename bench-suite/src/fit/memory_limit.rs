@@ -6,7 +6,7 @@ use std::time::Duration;
 use protocol::Snapshot;
 use record::{Monitor, Outcome, Reason, Sampled};
 
-use crate::executors::Order;
+use crate::plan::Cell;
 
 /// Of the limit: from here on a container's memory counts as full. What the kernel takes back to
 /// stay below the limit it takes before the last page.
@@ -39,29 +39,28 @@ impl MemoryLimit {
     }
 
     /// Lets an attempt of this batch run against it.
-    pub(super) fn shape(&self, order: &mut Order, batch: u32) {
-        if let Some(asked) = order.asked.builtin_mut() {
-            // What comes after the measured steps takes memory of its own.
-            asked.steps.calibrate = false;
-            asked.steps.profiled = 0;
-            asked.steps.attribution = false;
-            asked.steps.snapshot = Snapshot::Never;
-            if self.is_cuda {
-                asked.gpu_memory_bytes = Some(self.bytes);
-                return;
-            }
-            // The second step has the memory of all that follow, and CPUs are slow.
-            asked.steps.warmup = asked.steps.warmup.min(WARMUP);
-            asked.steps.measured = asked.steps.measured.min(MEASURED);
+    pub(super) fn shape(&self, cell: &mut Cell, batch: u32) {
+        let (steps, limits) = (&mut cell.plan.steps, &mut cell.limits);
+        // What comes after the measured steps takes memory of its own.
+        steps.calibrate = false;
+        steps.profiled = 0;
+        steps.attribution = false;
+        steps.snapshot = Snapshot::Never;
+        if self.is_cuda {
+            limits.gpu_memory_bytes = Some(self.bytes);
+            return;
         }
-        order.limits.memory_bytes = Some(self.bytes);
+        // The second step has the memory of all that follow, and CPUs are slow.
+        steps.warmup = steps.warmup.min(WARMUP);
+        steps.measured = steps.measured.min(MEASURED);
+        limits.memory_bytes = Some(self.bytes);
         // A container at its limit does not always end: the kernel drops the pages of its
         // libraries and reads them again, and nothing gets on. Nobody should wait for the suite's
         // limits of time then.
         let patience = self.patience(batch);
-        order.limits.time = order.limits.time.min(patience.max(FIRST_SILENCE));
-        let silence = order.limits.silence.unwrap_or(patience);
-        order.limits.silence = Some(silence.min(patience));
+        limits.time = limits.time.min(patience.max(FIRST_SILENCE));
+        let silence = limits.silence.unwrap_or(patience);
+        limits.silence = Some(silence.min(patience));
     }
 
     fn patience(&self, batch: u32) -> Duration {
@@ -80,13 +79,7 @@ impl MemoryLimit {
     /// Whether an attempt got nowhere because its memory was full: on the CPU a container that
     /// ran out of time with all of its memory in use.
     pub(super) fn stalled(&self, outcome: &Outcome, monitor: &Monitor) -> bool {
-        let ran_out_of_time = matches!(
-            outcome,
-            Outcome::Failed {
-                reason: Reason::Hang | Reason::TimeLimit,
-                ..
-            }
-        );
+        let ran_out_of_time = matches!(outcome.reason(), Some(Reason::Hang | Reason::TimeLimit));
         let most = monitor
             .get(Sampled::MemoryBytes)
             .map(|series| series.maximum);
@@ -101,11 +94,7 @@ mod tests {
     use super::*;
 
     fn failed(reason: Reason) -> Outcome {
-        Outcome::Failed {
-            reason,
-            stage: Stage::Start,
-            message: String::new(),
-        }
+        Outcome::failed(reason, Stage::Start, "")
     }
 
     fn memory(bytes: f64) -> Monitor {

@@ -24,9 +24,10 @@ use memory_limit::MemoryLimit;
 use search::{Answer, Grain, Search};
 
 use crate::{
-    executors::{Executor, Order},
+    executors::Executor,
     plan::{Cell, Plan},
     scratch_run::{self, ScratchError, ScratchRuns},
+    suite::Work,
     values,
 };
 
@@ -59,11 +60,7 @@ pub async fn find(
             model: cell.plan.workload.model().unwrap_or_default().to_owned(),
             combination: cell.plan.axes.without("batch"),
             accumulation: accumulation(cell),
-            largest_batch: None,
-            too_large_batch: None,
-            reached_most: false,
-            problem: None,
-            attempts: Vec::new(),
+            ..Found::default()
         };
         let grain = if cell.device().is_cuda() {
             Grain::FINE
@@ -139,13 +136,12 @@ async fn one(
     executor: &dyn Executor,
     cancel: &CancellationToken,
 ) -> Result<Attempt, ScratchError> {
-    let change = |order: &mut Order| {
-        if let Some((asked, batch)) = order.asked.builtin_mut().zip(Positive::new(batch)) {
-            asked.variant.batch = batch;
-        }
-        limit.shape(order, batch);
-    };
-    let ran = scratch_run::run(question.runs, cell, name, change, executor, cancel).await?;
+    let mut cell = cell.clone();
+    if let (Work::Builtin { variant, .. }, Some(batch)) = (&mut cell.work, Positive::new(batch)) {
+        variant.batch = batch;
+    }
+    limit.shape(&mut cell, batch);
+    let ran = scratch_run::run(question.runs, &cell, name, executor, cancel).await?;
     let of = |name: &str| ran.values.get(name).copied();
     let peak = if limit.is_cuda {
         of("process_peak_bytes").or(of("peak_allocated_bytes"))

@@ -7,13 +7,11 @@ pub mod local;
 mod samples;
 mod watch;
 
-use std::{collections::BTreeSet, fmt, io, path::PathBuf, time::Instant};
+use std::{collections::BTreeSet, fmt, time::Instant};
 
 use futures_util::future::BoxFuture;
-use jiff::Timestamp;
 use protocol::Device;
 use record::{Before, Gpu, Machine};
-use serde::{Deserialize, Serialize};
 
 pub(crate) use samples::Columns;
 pub use samples::Samples;
@@ -36,13 +34,19 @@ pub trait Host: fmt::Debug + Send + Sync {
     fn facts(&self) -> Machine;
 
     /// CPUs of the whole machine, whatever part of them this process may use.
-    fn cpus(&self) -> f64;
+    fn cpus(&self) -> f64 {
+        0.0
+    }
 
     /// Bytes of memory that can be had without swapping.
-    fn available_memory_bytes(&self) -> Option<u64>;
+    fn available_memory_bytes(&self) -> Option<u64> {
+        None
+    }
 
     /// Why no GPU can be seen, with the next step; `None` where they can.
-    fn gpu_obstacle(&self) -> Option<String>;
+    fn gpu_obstacle(&self) -> Option<String> {
+        None
+    }
 
     /// Locks a GPU, or the CPUs where there is none, for the session of this name until the lock is
     /// dropped; where the last argument says so, together with other sessions that share it.
@@ -70,9 +74,13 @@ pub trait Host: fmt::Debug + Send + Sync {
     }
 
     /// Whether memory and CPU time of a run can be read.
-    fn can_see(&self, target: &Target) -> bool;
+    fn can_see(&self, _: &Target) -> bool {
+        false
+    }
 
-    fn watch(&self, subject: Subject) -> Watch;
+    fn watch(&self, _: Subject) -> Watch {
+        Watch::none()
+    }
 }
 
 /// A device that is one session's until this is dropped.
@@ -104,46 +112,7 @@ pub enum Target {
     },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
-    pub session: String,
-    pub pid: u32,
-    pub since: Timestamp,
-}
-
-/// Why a device cannot be locked.
+/// Why a device cannot be locked: who has it, and what else can be done.
 #[derive(Debug, thiserror::Error)]
-pub enum LockError {
-    /// Another session measures on it.
-    #[error("{device} is in use by {}; {next}", who(holder.as_ref()))]
-    Held {
-        device: String,
-        /// What else can be done.
-        next: &'static str,
-        /// Who; `None` where that is not known.
-        holder: Option<Holder>,
-    },
-    #[error(
-        "cannot lock {device} with {path}: {source}; {LOCKS_VARIABLE}=DIR names another folder, the \
-         same for every session of this machine"
-    )]
-    Io {
-        device: String,
-        path: PathBuf,
-        source: io::Error,
-    },
-}
-
-fn who(holder: Option<&Holder>) -> String {
-    match holder {
-        Some(Holder {
-            session,
-            pid,
-            since,
-        }) => format!(
-            "the session {session}, process {pid}, since {}",
-            since.strftime("%F %T UTC")
-        ),
-        None => "another session of Torchgauge".to_owned(),
-    }
-}
+#[error("{0}")]
+pub struct LockError(pub(crate) String);

@@ -14,41 +14,30 @@ use crate::{
     executors::{Execution, Order},
     hook::NEEDS,
     host::Host,
-    plan::{Cell, Run},
+    plan::Run,
     results::{RankResults, Results},
     validity, values,
 };
 
-pub(super) struct Pieces<'a> {
-    pub(super) session: &'a Session,
-    pub(super) hosts: &'a [&'a dyn Host],
-    pub(super) run: &'a Run,
-    pub(super) cell: &'a Cell,
-    pub(super) attempt: u32,
-    pub(super) order: &'a Order,
-    /// The allocator's history, relative to the session folder.
-    pub(super) snapshot: Option<String>,
-    pub(super) execution: Execution,
-    /// Relative to the session folder.
-    pub(super) log: Option<String>,
-}
-
 /// The record of a run, and the metrics that its program says how to compare.
-pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
-    let Pieces {
-        session,
-        hosts,
-        run,
-        cell,
-        attempt,
-        order,
-        snapshot,
-        mut execution,
-        log,
-    } = pieces;
+pub(super) fn record(
+    session: &Session,
+    hosts: &[&dyn Host],
+    run: &Run,
+    order: &Order,
+    execution: Execution,
+) -> (Record, Vec<DeclaredMetric>) {
     let mut evaluated = Evaluation::of(order, &execution);
-    let contaminated = contaminated(&execution, hosts, order, session);
-    check(&mut evaluated, session, cell, order, &execution);
+    let limits = execution.record.validity.limits.clone();
+    let contaminated = validity::contamination(
+        &limits.unwrap_or_default(),
+        &execution.record.monitor,
+        hosts,
+        order.machine_memory_bytes,
+        &session.policy,
+    );
+    let cell = &order.cell;
+    check(&mut evaluated, session, order, &execution);
     let Evaluation {
         mut outcome,
         results,
@@ -57,41 +46,51 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         phase_began_seconds,
         measured,
     } = evaluated;
-    outcome = in_hindsight(outcome, &execution.monitor, &contaminated);
-    let method = cell.method(&session.engine.kind, &execution.isolation);
+    let mut record = execution.record;
+    outcome = in_hindsight(outcome, &record.monitor, &contaminated);
+    let method = cell.method(&session.engine.kind, &record.isolation);
     let cell = &cell.plan;
     if let Some(expected) = cell.expected {
         outcome = outcome.expecting(expected);
     }
-    execution.validity.contamination = contaminated;
-    execution.monitor.close(measured);
+    record.validity.contamination = contaminated;
+    record.monitor.close(measured);
     let failed = results.failed().filter(|_| !outcome.is_ok());
-    let shortage = failed.and_then(RankResults::shortage);
+    let shortage = failed.and_then(|failed| failed.shortage);
     let note = failed.and_then(|failed| memory_note(&failed.values, shortage.as_ref()));
-    execution.notes.extend(note);
+    record.notes.extend(note);
     let notes = [values::leak_note(&values), values::modes_note(&values)];
-    execution.warnings.extend(notes.into_iter().flatten());
+    record.warnings.extend(notes.into_iter().flatten());
     let reported = outcome.is_ok().then(|| reported(&results));
     if !cell.steps.snapshot.is_never() {
         let all = ranks.iter_mut().chain([&mut values]);
         all.for_each(leave_out_speed);
-        note_snapshot(cell, &outcome, snapshot.as_deref(), &mut execution);
+        note_snapshot(cell, &outcome, &mut record);
     }
     let (first, others) = split(&results, ranks, order);
-    let is_silent = outcome.is_ok() && order.asked.has_hook() && first.started.is_none();
+    let program = order.cell.work.program();
+    let has_hook = program.is_some_and(|program| program.file.hook);
+    let is_silent = outcome.is_ok() && has_hook && first.started.is_none();
     let note = || format!("the program reported nothing and was measured from outside: {NEEDS}");
-    execution.notes.extend(is_silent.then(note));
+    record.notes.extend(is_silent.then(note));
     let asked = Some(cell.steps.profiled).filter(|_| outcome.is_ok());
     let (kernels, note) = profiled(asked, first.kernels);
     let (modules, other) = attributed(cell.steps.attribution && outcome.is_ok(), first.modules);
-    execution.warnings.extend(note.into_iter().chain(other));
+    record.warnings.extend(note.into_iter().chain(other));
     let record = Record {
+        version: record::VERSION,
+        run: run.name.clone(),
         session: session.session.clone(),
-        image_id: execution.image_id,
-        attempt,
-        started_at: execution.started_at,
-        wall_seconds: execution.wall_seconds,
-        isolation: execution.isolation,
+        image: cell.image.clone(),
+        suite: cell.suite.clone(),
+        scenario: cell.scenario.clone(),
+        workload: cell.workload.clone(),
+        axes: cell.axes.clone(),
+        host: order.cell.places[0].host.clone(),
+        device: order.cell.device(),
+        block: run.block,
+        order: run.order,
+        attempt: order.attempt,
         method,
         outcome,
         started: first.started,
@@ -103,15 +102,8 @@ pub(super) fn record(pieces: Pieces<'_>) -> (Record, Vec<DeclaredMetric>) {
         ranks: others,
         phase_seconds: first.phase_seconds,
         phase_began_seconds,
-        harness: execution.cost,
-        monitor: execution.monitor,
-        validity: execution.validity,
-        log,
-        snapshot,
         shortage,
-        warnings: execution.warnings,
-        notes: execution.notes,
-        ..planned(run, cell, order)
+        ..record
     };
     (record, reported.unwrap_or_default())
 }
@@ -150,23 +142,18 @@ fn leave_out_speed(values: &mut Values) {
 }
 
 /// What to know of a run that recorded allocations.
-fn note_snapshot(
-    cell: &CellPlan,
-    outcome: &Outcome,
-    snapshot: Option<&str>,
-    execution: &mut Execution,
-) {
+fn note_snapshot(cell: &CellPlan, outcome: &Outcome, record: &mut Record) {
     let speed = "not for speed: allocations were recorded, and times and rates are left out";
-    execution.warnings.push(speed.to_owned());
-    let ran_out = matches!(outcome.failure(), Some((Reason::OutOfMemory, ..)));
-    if let Some(file) = snapshot {
-        execution.notes.push(format!(
+    record.warnings.push(speed.to_owned());
+    let ran_out = outcome.reason() == Some(Reason::OutOfMemory);
+    if let Some(file) = &record.snapshot {
+        record.notes.push(format!(
             "allocations recorded: {file}; open it at https://docs.pytorch.org/memory_viz, or with \
              `python3 -m torch.cuda._memory_viz trace_plot {file} -o memory.html`"
         ));
     } else if ran_out || (cell.steps.snapshot == Snapshot::Always && outcome.is_ok()) {
         let missing = "no snapshot was written; the log says why where it is known";
-        execution.warnings.push(missing.to_owned());
+        record.warnings.push(missing.to_owned());
     }
 }
 
@@ -178,47 +165,9 @@ fn reported(results: &Results) -> Vec<DeclaredMetric> {
         .collect()
 }
 
-fn planned(run: &Run, cell: &record::CellPlan, order: &Order) -> Record {
-    Record {
-        version: record::VERSION,
-        run: run.name.clone(),
-        image: cell.image.clone(),
-        suite: cell.suite.clone(),
-        scenario: cell.scenario.clone(),
-        workload: cell.workload.clone(),
-        axes: cell.axes.clone(),
-        host: order.places[0].host.clone(),
-        device: order.device(),
-        block: run.block,
-        order: run.order,
-        ..Record::default()
-    }
-}
-
-fn contaminated(
-    execution: &Execution,
-    hosts: &[&dyn Host],
-    order: &Order,
-    session: &Session,
-) -> Vec<String> {
-    validity::contamination(
-        &execution.validity.limits.clone().unwrap_or_default(),
-        &execution.monitor,
-        hosts,
-        order.machine_memory_bytes,
-        &session.policy,
-    )
-}
-
 /// Holds what a run that says to have ended well yielded against what was asked, and against what
 /// the machine and its image are.
-fn check(
-    evaluated: &mut Evaluation,
-    session: &Session,
-    cell: &Cell,
-    order: &Order,
-    execution: &Execution,
-) {
+fn check(evaluated: &mut Evaluation, session: &Session, order: &Order, execution: &Execution) {
     let Evaluation {
         outcome,
         results,
@@ -236,12 +185,13 @@ fn check(
         return;
     }
     let contradiction = || {
+        let asked = order.builtin();
         let mut told = ranks.iter().zip(&results.ranks);
         let contradiction = told.find_map(|(values, told)| {
-            values::contradiction(values, told, &order.asked, execution)
+            values::contradiction(values, told, asked.as_ref(), execution)
         });
-        let mut places = results.ranks.iter().zip(&order.places);
-        let is_program = order.asked.program().is_some();
+        let mut places = results.ranks.iter().zip(&order.cell.places);
+        let is_program = asked.is_none();
         let wrong = |(told, place): (&RankResults, &Place)| {
             // Of what took no step nothing is known.
             if is_program && told.steps.is_empty() {
@@ -252,21 +202,9 @@ fn check(
         contradiction.or_else(|| places.find_map(wrong))
     };
     if let Some(message) = problem.or_else(contradiction) {
-        *outcome = invalid(message);
-    } else if let Some(message) = other_libtorch(session, &cell.plan.image, results.first()) {
-        *outcome = Outcome::Failed {
-            reason: Reason::ImageBroken,
-            stage: Stage::Validate,
-            message,
-        };
-    }
-}
-
-fn invalid(message: String) -> Outcome {
-    Outcome::Failed {
-        reason: Reason::Invalid,
-        stage: Stage::Validate,
-        message,
+        *outcome = Outcome::failed(Reason::Invalid, Stage::Validate, message);
+    } else if let Some(message) = other_libtorch(session, &order.cell.plan.image, results.first()) {
+        *outcome = Outcome::failed(Reason::ImageBroken, Stage::Validate, message);
     }
 }
 
@@ -275,19 +213,16 @@ fn invalid(message: String) -> Outcome {
 fn in_hindsight(outcome: Outcome, monitor: &Monitor, contaminated: &[String]) -> Outcome {
     let (reason, stage, ended) = match outcome.failure() {
         None => (None, Stage::Validate, "it ended well".to_owned()),
-        Some((reason, stage, message)) => {
+        Some(failure) => {
+            let (reason, message) = (failure.reason, &failure.message);
             let ended = format!("it ended with {}: {message}", reason.word());
-            (Some(reason), stage, ended)
+            (Some(reason), failure.stage, ended)
         }
     };
     if let Some(lost) = monitor.gpus.iter().find_map(|gpu| gpu.lost.as_ref())
         && !matches!(reason, Some(Reason::Interrupted | Reason::GpuLost))
     {
-        return Outcome::Failed {
-            reason: Reason::GpuLost,
-            stage,
-            message: format!("{lost}; {ended}"),
-        };
+        return Outcome::failed(Reason::GpuLost, stage, format!("{lost}; {ended}"));
     }
     let may_be_caused = matches!(
         reason,
@@ -296,16 +231,16 @@ fn in_hindsight(outcome: Outcome, monitor: &Monitor, contaminated: &[String]) ->
     if contaminated.is_empty() || !may_be_caused {
         return outcome;
     }
-    Outcome::Failed {
-        reason: Reason::Contaminated,
+    Outcome::failed(
+        Reason::Contaminated,
         stage,
-        message: format!("{}; {ended}", contaminated.join("; ")),
-    }
+        format!("{}; {ended}", contaminated.join("; ")),
+    )
 }
 
 /// The first process of a run, and all of them where there are several.
 fn split(results: &Results, values: Vec<Values>, order: &Order) -> (RankResults, Vec<Rank>) {
-    let ranks = (0..).zip(results.ranks.iter().zip(values).zip(&order.places));
+    let ranks = (0..).zip(results.ranks.iter().zip(values).zip(&order.cell.places));
     let ranks = ranks.map(|(rank, ((told, values), place))| Rank {
         rank,
         place: place.clone(),

@@ -12,16 +12,8 @@ use judge::sequential::{FIRST_LOOK, is_look};
 use record::{CellPlan, Deciding, Look, LookEnd, Record, Session, SidesCompared};
 use verdict::Verdicts;
 
+use super::SessionError;
 use crate::plan::Plan;
-
-/// Why there is nothing to decide, with the next step.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct DecideError(String);
-
-fn refused<T>(message: impl Into<String>) -> Result<T, DecideError> {
-    Err(DecideError(message.into()))
-}
 
 /// A session that adds blocks until it is decided, as it stands before its first block.
 pub fn until_decided(sides: SidesCompared, time_budget: Duration, most_blocks: u32) -> Deciding {
@@ -39,7 +31,9 @@ pub fn until_decided(sides: SidesCompared, time_budget: Duration, most_blocks: u
     }
 }
 
-pub fn check_sides(plan: &Plan, sides: &SidesCompared) -> Result<(), DecideError> {
+/// Refuses sides of which the plan does not have both.
+pub fn check_sides(plan: &Plan, sides: &SidesCompared) -> Result<(), SessionError> {
+    let refused = |why: String| Err(SessionError::Refused(why));
     match sides {
         SidesCompared::Images { base } => {
             let images: BTreeSet<&str> = plan
@@ -57,7 +51,8 @@ pub fn check_sides(plan: &Plan, sides: &SidesCompared) -> Result<(), DecideError
             if images.len() < 2 {
                 return refused(
                     "there is nothing to decide between: the session has one image; give a second \
-                     one with --image, or two values of an axis with --by AXIS=BASE,HEAD",
+                     one with --image, or two values of an axis with --by AXIS=BASE,HEAD"
+                        .to_owned(),
                 );
             }
             Ok(())

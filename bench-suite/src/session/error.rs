@@ -7,7 +7,7 @@ use std::{
 
 use record::{FolderError, command_line};
 
-use super::{DecideError, Difference};
+use super::Difference;
 
 /// Why a session cannot begin or go on.
 #[derive(Debug, thiserror::Error)]
@@ -26,34 +26,11 @@ pub enum SessionError {
         /// What the run says, and whose disk it is.
         message: String,
     },
-    /// The path is not one that every engine can mount.
-    #[error(
-        "{path:?} cannot be the folder of a session: containers cannot mount a path with {what}; \
-         give another with --out"
-    )]
-    Path { path: PathBuf, what: &'static str },
-    #[error("{} is a file; the folder of a session is a new or empty folder", .0.display())]
-    File(PathBuf),
-    /// A link, or a folder with files in it.
-    #[error("{} {what}; give a new or an empty folder", .path.display())]
-    NotNew { path: PathBuf, what: String },
-    /// There is a session in the folder already.
-    #[error(
-        "{} already holds a session; continue it with `{}`, or give another folder",
-        .0.display(), resume(.0)
-    )]
-    Exists(PathBuf),
     #[error("another process works on the session in {}; wait for its end", .0.display())]
     Busy(PathBuf),
-    /// It is to add blocks until something is decided that its plan does not have.
-    #[error(transparent)]
-    Decide(#[from] DecideError),
-    #[error(
-        "the session in {} has taken its last look, and its error budget is spent; begin a new \
-         session, with a longer --time-budget",
-        .0.display()
-    )]
-    Spent(PathBuf),
+    /// What was asked for cannot be done: what, and the next step.
+    #[error("{0}")]
+    Refused(String),
     #[error("the metrics so far cannot be judged: {0}")]
     Judge(#[from] verdict::SessionError),
     #[error(
@@ -68,6 +45,6 @@ pub enum SessionError {
 }
 
 /// The option that goes on with the session in this folder, quoted for a shell.
-fn resume(folder: &Path) -> String {
+pub(super) fn resume(folder: &Path) -> String {
     command_line(&["--resume".to_owned(), folder.display().to_string()])
 }

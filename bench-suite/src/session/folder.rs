@@ -4,36 +4,34 @@
 use std::{
     fs::{self, DirBuilder, File, TryLockError},
     io,
-    os::unix::fs::DirBuilderExt as _,
-    path::{Path, PathBuf},
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    path::Path,
     thread,
     time::{Duration, Instant},
 };
 
 use record::SessionFolder;
+use tempfile::TempDir;
 
-use super::SessionError;
+use super::{SessionError, error::resume};
 use crate::executors::{KERNEL_CACHE, Order};
 
+/// Has a folder for each run under way.
+pub(super) const WORK: &str = "work";
+
 /// A folder for one run, which goes with it, and which other users of the machine cannot enter.
-#[derive(Debug)]
-pub(super) struct WorkFolder(PathBuf);
-
-impl WorkFolder {
-    pub(super) fn create(path: PathBuf) -> Result<Self, SessionError> {
-        // One of an earlier attempt that was cut off may be there.
-        let create = || DirBuilder::new().recursive(true).mode(0o700).create(&path);
-        match remove_folder(&path).and_then(|()| create()) {
-            Ok(()) => Ok(Self(path)),
-            Err(source) => Err(SessionError::Io { path, source }),
-        }
-    }
-}
-
-impl WorkFolder {
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
+pub(super) fn work_folder(session: &Path, run: &str) -> Result<TempDir, SessionError> {
+    let path = session.join(WORK);
+    let create = || {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&path)?;
+        let own = fs::Permissions::from_mode(0o700);
+        let mut folder = tempfile::Builder::new();
+        folder.prefix(run).permissions(own).tempdir_in(&path)
+    };
+    create().map_err(|source| SessionError::Io { path, source })
 }
 
 /// Keeps the allocator's history of a run in the session's folder, where one was written, and gives
@@ -53,21 +51,9 @@ pub(super) fn keep_snapshot(order: &Order, session: &Path, name: &str) -> Option
     Some(place)
 }
 
-impl Drop for WorkFolder {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            tracing::warn!("cannot remove {}: {error}", self.0.display());
-        }
-        // Only the last run's folder leaves the one above it empty.
-        if let Some(above) = self.0.parent() {
-            let _ = fs::remove_dir(above);
-        }
-    }
-}
-
 /// Removes the folders of runs that a killed session left.
 pub(super) fn sweep_work(folder: &Path) -> Result<(), SessionError> {
-    let path = folder.join("work");
+    let path = folder.join(WORK);
     remove_folder(&path).map_err(|source| SessionError::Io { path, source })
 }
 
@@ -88,40 +74,53 @@ fn remove_folder(path: &Path) -> io::Result<()> {
     }
 }
 
+fn refused(why: String) -> Result<(), SessionError> {
+    Err(SessionError::Refused(why))
+}
+
 /// Finds out whether this path, there or not, can be the folder of a session. Files below it are
 /// mounted into containers, which takes a path that every engine can pass on.
 pub fn check_folder(path: &Path) -> Result<(), SessionError> {
     let above = path.ancestors().find(|above| above.exists());
     if let Some(file) = above.filter(|above| !above.is_dir()) {
-        return Err(SessionError::File(file.to_owned()));
+        return refused(format!(
+            "{} is a file; the folder of a session is a new or empty folder",
+            file.display()
+        ));
     }
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let metadata = fs::symlink_metadata(path);
-    if metadata.is_err_and(|error| error.kind() == io::ErrorKind::InvalidFilename) {
-        let what = "a name that is too long";
-        return Err(SessionError::Path { path: whole, what });
-    }
+    let is_long = metadata.is_err_and(|error| error.kind() == io::ErrorKind::InvalidFilename);
     let what = match whole.to_str() {
+        _ if is_long => "a name that is too long",
         None => "letters that are no UTF-8",
         Some(text) if text.contains(',') => "a comma",
         Some(text) if text.contains(char::is_control) => "a control character",
         Some(_) => return Ok(()),
     };
-    Err(SessionError::Path { path: whole, what })
+    #[expect(clippy::unnecessary_debug_formatting, reason = "it escapes what acts")]
+    refused(format!(
+        "{whole:?} cannot be the folder of a session: containers cannot mount a path with {what}; \
+         give another with --out"
+    ))
 }
 
 /// The same for a new session.
 pub fn check_new_folder(path: &Path) -> Result<(), SessionError> {
     check_folder(path)?;
     if path.join(SessionFolder::SESSION).exists() {
-        return Err(SessionError::Exists(path.to_owned()));
+        return refused(format!(
+            "{} already holds a session; continue it with `{}`, or give another folder",
+            path.display(),
+            resume(path)
+        ));
     }
-    let not_new = |what| SessionError::NotNew {
-        path: path.to_owned(),
-        what,
+    let not_new = |what: &str| {
+        let path = path.display();
+        refused(format!("{path} {what}; give a new or an empty folder"))
     };
     if path.is_symlink() {
-        return Err(not_new("is a link".to_owned()));
+        return not_new("is a link");
     }
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
@@ -134,7 +133,7 @@ pub fn check_new_folder(path: &Path) -> Result<(), SessionError> {
     let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
     // What is there would be replaced by files of the same names.
     match names.into_iter().find(|name| name != LOCK) {
-        Some(name) => Err(not_new(format!("has `{}` in it", name.display()))),
+        Some(name) => not_new(&format!("has `{}` in it", name.display())),
         None => Ok(()),
     }
 }

@@ -24,12 +24,12 @@ use rand::Rng as _;
 use record::{Deciding, Record, RunPolicy, SessionFolder};
 use tokio_util::sync::CancellationToken;
 
-pub use decide::{DecideError, check_sides, options, until_decided};
+pub use decide::{check_sides, options, until_decided};
 pub use difference::Difference;
 pub use error::SessionError;
 pub use folder::{check_folder, check_new_folder};
 pub use parts::{PARTS, Part};
-pub use progress::{Progress, Silent, Subscriber};
+pub use progress::{Progress, Subscriber};
 
 use crate::{
     executors::{self, Executor},
@@ -111,14 +111,7 @@ impl Session {
             ..plan.session
         };
         folder.write_session(&plan.session)?;
-        Ok(Self {
-            folder,
-            plan,
-            attempts: AttemptLog::default(),
-            stopped: Stopped::default(),
-            gathered: BTreeSet::new(),
-            _lock: lock,
-        })
+        Ok(Self::of(folder, plan, AttemptLog::default(), lock))
     }
 
     /// Continues the session in this folder. Blocks and order are those it was begun with;
@@ -153,7 +146,7 @@ impl Session {
         }
         let now = &plan.session;
         parts::add_notes(&mut session, &now.notes);
-        let left = executors::sweep(&path.join("work"));
+        let left = executors::sweep(&path.join(folder::WORK));
         if left > 0 {
             let note = format!("{left} processes that a killed session left behind were ended");
             session.notes.push(note);
@@ -177,14 +170,18 @@ impl Session {
         if plan.session.first_block.is_some() {
             attempts.keep_together(&plan, &records.records);
         }
-        Ok(Self {
+        Ok(Self::of(folder, plan, attempts, lock))
+    }
+
+    fn of(folder: SessionFolder, plan: Plan, attempts: AttemptLog, lock: File) -> Self {
+        Self {
             folder,
             plan,
             attempts,
             stopped: Stopped::default(),
             gathered: BTreeSet::new(),
             _lock: lock,
-        })
+        }
     }
 
     /// The session's file, as it stands.
@@ -295,7 +292,11 @@ fn decide_from_here(
         return Ok(());
     };
     match &session.deciding {
-        Some(own) if own.end.is_some() => Err(SessionError::Spent(path.to_owned())),
+        Some(own) if own.end.is_some() => Err(SessionError::Refused(format!(
+            "the session in {} has taken its last look, and its error budget is spent; begin a new \
+             session, with a longer --time-budget",
+            path.display()
+        ))),
         Some(_) => Ok(()),
         None => {
             decide::check_sides(plan, &asked.sides)?;

@@ -46,10 +46,3 @@ pub trait Subscriber {
     /// Is called in order, between runs; what takes long here delays the session.
     fn tell(&mut self, progress: Progress<'_>);
 }
-
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
-
-impl Subscriber for Silent {
-    fn tell(&mut self, _: Progress<'_>) {}
-}

@@ -5,7 +5,10 @@
 //! machine contaminated is repeated, within the suite's budget. What the workload itself failed is
 //! a result, and never attempted again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use record::{
@@ -14,7 +17,7 @@ use record::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::folder::{WorkFolder, keep_snapshot};
+use super::folder::{WORK, keep_snapshot, work_folder};
 use super::{Progress, Session, SessionError, Subscriber, Totals, assemble};
 use crate::{
     executors::{Execution, Executor, Order, RunPaths},
@@ -92,8 +95,8 @@ impl AttemptLog {
         let repeats = record.validity.limits.as_ref();
         let repeats = repeats.map_or(0, |limits| limits.repeats);
         let status = match &record.outcome {
-            Outcome::Ok | Outcome::Expected { .. } => RunStatus::Ok,
-            Outcome::Failed { reason, .. } => match reason {
+            Outcome::Ok | Outcome::Expected(_) => RunStatus::Ok,
+            Outcome::Failed(failure) => match failure.reason {
                 Reason::Interrupted | Reason::Engine | Reason::GpuLost | Reason::DiskFull => {
                     RunStatus::Open
                 }
@@ -165,13 +168,14 @@ impl Stopped {
         status: RunStatus,
         places: &[Place],
     ) -> Option<&'r str> {
-        match record.outcome.failure()? {
+        let failure = record.outcome.failure()?;
+        match (failure.reason, failure.stage) {
             // A GPU that is lost stays so until somebody resets it.
-            (Reason::GpuLost, ..) => self.gpus.extend(places.iter().cloned()),
+            (Reason::GpuLost, _) => self.gpus.extend(places.iter().cloned()),
             // Every further run would wait as long for a machine that is not fit.
-            (Reason::Contaminated, Stage::Create, message) if status == RunStatus::Failed => {
+            (Reason::Contaminated, Stage::Create) if status == RunStatus::Failed => {
                 self.everywhere = true;
-                return Some(message);
+                return Some(&failure.message);
             }
             _ => {}
         }
@@ -203,12 +207,12 @@ impl<'a> Attempt<'a> {
 
     /// The attempt that follows this one; `None` where its run is left as it is.
     fn next(mut self, outcome: &Outcome, status: RunStatus, retries: u32) -> Option<Self> {
-        let Outcome::Failed { reason, .. } = outcome else {
+        let Outcome::Failed(failure) = outcome else {
             return None;
         };
-        self.after_engine = *reason == Reason::Engine;
+        self.after_engine = failure.reason == Reason::Engine;
         self.engine_failures += u32::from(self.after_engine);
-        let again = match reason {
+        let again = match failure.reason {
             Reason::Engine => self.engine_failures <= retries,
             Reason::Contaminated => status == RunStatus::Open,
             _ => false,
@@ -303,6 +307,8 @@ impl Session {
             }
         }
         drop(under_way);
+        // Each run's folder went with it.
+        let _ = fs::remove_dir(folder.path().join(WORK));
         declare(&mut plan.session, reported);
         failure.map_or(Ok(true), Err)
     }
@@ -335,10 +341,10 @@ pub(super) fn declare(session: &mut record::Session, reported: Vec<DeclaredMetri
 }
 
 fn disk_full(folder: &SessionFolder, record: &Record) -> Option<SessionError> {
-    let (reason, _, message) = record.outcome.failure()?;
-    (reason == Reason::DiskFull).then(|| SessionError::DiskFull {
+    let failure = record.outcome.failure()?;
+    (failure.reason == Reason::DiskFull).then(|| SessionError::DiskFull {
         folder: folder.path().to_owned(),
-        message: message.to_owned(),
+        message: failure.message.clone(),
     })
 }
 
@@ -397,7 +403,7 @@ impl<'a> Runner<'a> {
 
     async fn once(self, run: &Run, attempt: u32) -> Result<Ran, SessionError> {
         let cell = &self.plan.cells[run.cell];
-        let work = WorkFolder::create(self.folder.path().join("work").join(&run.name))?;
+        let work = work_folder(self.folder.path(), &run.name)?;
         let name = match attempt {
             1 => run.name.clone(),
             _ => format!("{}.{attempt}", run.name),
@@ -433,22 +439,19 @@ impl<'a> Runner<'a> {
             Fitness::Lost(message) => never(End::never(Reason::GpuLost, Stage::Start, message)),
             Fitness::Interrupted => never(End::interrupted()),
         };
-        execution.validity = Validity {
+        execution.record.validity = Validity {
             limits: Some(limits.clone()),
             before: Some(before),
             contamination: Vec::new(),
         };
         let hosts: Vec<&dyn Host> = cell.places.iter().map(host).collect();
-        Ok(assemble::record(assemble::Pieces {
-            session: &self.plan.session,
-            hosts: &hosts,
-            run,
-            cell,
-            attempt,
-            order: &order,
-            snapshot: keep_snapshot(&order, self.folder.path(), &name),
-            execution,
-            log: order.log.exists().then_some(log),
-        }))
+        execution.record.snapshot = keep_snapshot(&order, self.folder.path(), &name);
+        execution.record.log = order.log.exists().then_some(log);
+        let session = &self.plan.session;
+        let ran = assemble::record(session, &hosts, run, &order, execution);
+        if let Err(error) = work.close() {
+            tracing::warn!("cannot remove the folder of a run: {error}");
+        }
+        Ok(ran)
     }
 }

@@ -1,7 +1,7 @@
 //! Suites by name.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -31,9 +31,9 @@ impl Catalog {
 
     /// The names, sorted.
     pub fn names(&self) -> Result<Vec<String>, SuiteError> {
-        let failed = |source| SuiteError::Folder {
-            folder: self.folder.clone(),
-            source,
+        let failed = |source: io::Error| {
+            let folder = self.folder.display();
+            SuiteError::Refused(format!("cannot list the suites in {folder}: {source}"))
         };
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(failed)? {
@@ -63,12 +63,16 @@ impl Catalog {
         let known = self.names()?;
         if !known.iter().any(|name| name == reference) {
             let meant = most_similar(reference, known.iter().map(String::as_str));
-            return Err(SuiteError::Unknown {
-                name: reference.to_owned(),
-                folder: self.folder.clone(),
-                meant: meant.map(str::to_owned),
-                known,
-            });
+            let meant = meant.map(|meant| format!("; did you mean `{meant}`?"));
+            let there = match &known[..] {
+                [] => "none".to_owned(),
+                known => known.join(", "),
+            };
+            return Err(SuiteError::Refused(format!(
+                "there is no suite `{reference}` in {}; there are {there}{}",
+                self.folder.display(),
+                meant.unwrap_or_default()
+            )));
         }
         Suite::read(&self.path(reference))
     }
@@ -82,8 +86,12 @@ impl Catalog {
 pub(super) fn name_of(path: &Path) -> Result<String, SuiteError> {
     let stem = path.file_stem().and_then(|stem| stem.to_str());
     let name = stem.filter(|stem| is_yaml(path) && is_name(stem));
-    name.map(str::to_owned).ok_or_else(|| SuiteError::Name {
-        path: path.to_owned(),
+    name.map(str::to_owned).ok_or_else(|| {
+        SuiteError::Refused(format!(
+            "{}: a suite is named after its file; expected up to 40 of a-z, 0-9 and -, then .yaml, \
+             such as smoke.yaml",
+            path.display()
+        ))
     })
 }
 

@@ -23,10 +23,7 @@ mod units;
 mod validity;
 mod values;
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use metrics::Rows;
 use record::{Claim, DeclaredMetric, SuiteQuestion};
@@ -59,26 +56,8 @@ pub enum SuiteError {
     /// The file is wrong; [`YamlError::render`] shows where.
     #[error(transparent)]
     Yaml(#[from] YamlError),
-    /// The folder of suites cannot be listed.
-    #[error("cannot list the suites in {folder}: {source}")]
-    Folder { folder: PathBuf, source: io::Error },
-    #[error(
-        "there is no suite `{name}` in {folder}; there are {}{}",
-        if known.is_empty() { "none".to_owned() } else { known.join(", ") },
-        meant.as_ref().map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default()
-    )]
-    Unknown {
-        name: String,
-        folder: PathBuf,
-        known: Vec<String>,
-        meant: Option<String>,
-    },
-    /// The file's name cannot be a suite's.
-    #[error(
-        "{path}: a suite is named after its file; expected up to 40 of a-z, 0-9 and -, \
-         then .yaml, such as smoke.yaml"
-    )]
-    Name { path: PathBuf },
+    #[error("{0}")]
+    Refused(String),
 }
 
 impl SuiteError {
@@ -86,7 +65,7 @@ impl SuiteError {
     pub fn render(&self, color: bool) -> String {
         match self {
             Self::Yaml(error) => error.render(color),
-            other => format!("{other}\n"),
+            Self::Refused(why) => format!("{why}\n"),
         }
     }
 }
@@ -137,34 +116,25 @@ impl Suite {
     ) -> Result<Self, YamlError> {
         file::check_version(document)?;
         document.read_whole(&STAND_INS, |document| {
-            Self::of(name, path, document, folder)
-        })
-    }
-
-    fn of(
-        name: &str,
-        path: &Path,
-        document: &Document,
-        folder: Option<&Path>,
-    ) -> Result<Self, YamlError> {
-        let file: file::SuiteFile = file::read(document)?;
-        let digest = Sha256::digest(document.text().as_bytes());
-        let metrics = declared::read(document, &file.metrics)?;
-        let rows = Rows::with(&metrics);
-        let scenarios = expand::scenarios(document, &file, folder)?;
-        let question = question::read(document, &file, &rows)?;
-        let claims = claims::read(document, &file.claims, &scenarios, &rows)?;
-        file::check_names(document, &file)?;
-        Ok(Self {
-            name: name.to_owned(),
-            path: path.to_owned(),
-            digest: format!("{digest:x}"),
-            description: file.description.clone(),
-            question,
-            blocks: file.defaults.blocks,
-            claims,
-            metrics,
-            scenarios,
+            let file: file::SuiteFile = file::read(document)?;
+            let digest = Sha256::digest(document.text().as_bytes());
+            let metrics = declared::read(document, &file.metrics)?;
+            let rows = Rows::with(&metrics);
+            let scenarios = expand::scenarios(document, &file, folder)?;
+            let question = question::read(document, &file, &rows)?;
+            let claims = claims::read(document, &file.claims, &scenarios, &rows)?;
+            file::check_names(document, &file)?;
+            Ok(Self {
+                name: name.to_owned(),
+                path: path.to_owned(),
+                digest: format!("{digest:x}"),
+                description: file.description.clone(),
+                question,
+                blocks: file.defaults.blocks,
+                claims,
+                metrics,
+                scenarios,
+            })
         })
     }
 

@@ -18,27 +18,14 @@ use strict_yaml::{Document, KeyPath, YamlError};
 const MOST_WORDS: usize = 1_000;
 const LONGEST_WORD: usize = 100_000;
 
-/// A program as one variant runs it: nothing in it stands for a parameter any more.
+/// A program as one variant runs it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {
-    pub command: Vec<String>,
-    /// Variables over those of the image.
-    pub environment: BTreeMap<String, String>,
-    /// Files with further variables, which no record holds.
-    pub environment_files: Vec<PathBuf>,
+    /// As its suite says; nothing in it stands for a parameter any more.
+    pub file: ProgramFile,
     pub mounts: Vec<ProgramMount>,
-    /// The folder that it starts in; the image's own where `None`.
-    pub workdir: Option<String>,
-    /// The user that it runs as; the image's own where `None`.
-    pub user: Option<String>,
-    pub network: Network,
-    /// Whether it may write to the container's root file system.
-    pub is_root_writable: bool,
-    /// Whether the hook is put on `PYTHONPATH`.
-    pub has_hook: bool,
     /// Samples of one step of one process, where the program does not say.
     pub samples_per_step: Option<f64>,
-    pub until: Until,
     /// Who starts its ranks, where it has several.
     pub launcher: Launcher,
 }
@@ -92,14 +79,15 @@ pub struct ProgramMount {
 impl Program {
     /// Sets what metrics depend on of how it is run.
     pub(crate) fn set_method(&self, ranks: u32, method: &mut Method) {
-        method.set("program.hook", self.has_hook);
-        method.set("program.network", self.network.word());
+        let file = &self.file;
+        method.set("program.hook", file.hook);
+        method.set("program.network", file.network.word());
         method.set_or_none("program.samples_per_step", self.samples_per_step);
-        method.set("program.until", word_of(self.until));
+        method.set("program.until", word_of(file.until));
         let is_own = ranks > 1 && self.launcher == Launcher::Torchgauge;
         method.set_or_none("program.launcher", is_own.then_some("torchgauge"));
-        method.set_or_none("program.user", self.user.as_ref());
-        method.set("program.writable", self.is_root_writable);
+        method.set_or_none("program.user", file.user.as_ref());
+        method.set("program.writable", file.writable);
     }
 
     /// The first of its files that does not lie below this folder, by its key and its place there:
@@ -120,7 +108,7 @@ impl Program {
             plain && (!path.exists() || is_real())
         };
         let mut mounts = self.mounts.iter().map(|mount| mount.source.as_path());
-        let mut files = self.environment_files.iter().map(PathBuf::as_path);
+        let mut files = self.file.environment_files.iter().map(PathBuf::as_path);
         let mount = mounts.position(|path| !is_below(path));
         let file = files.position(|path| !is_below(path));
         mount
@@ -134,7 +122,7 @@ impl Program {
     /// With the file and the line, and never with a value.
     pub fn secrets(&self) -> io::Result<BTreeMap<String, String>> {
         let mut all = BTreeMap::new();
-        for path in &self.environment_files {
+        for path in &self.file.environment_files {
             let text = fs::read_to_string(path).map_err(|error| {
                 let words = format!("the environment file {}: {error}", path.display());
                 io::Error::new(error.kind(), words)
@@ -342,19 +330,16 @@ impl ProgramFile {
         let environment = environment.map(|(name, value)| (name.clone(), fill(value)));
         let (files, mounts) = (self.environment_files.iter(), self.mounts.iter());
         Ok(Program {
-            command: self.command.iter().map(fill).collect(),
-            environment: environment.collect(),
-            environment_files: files.map(|file| folder.join(file)).collect(),
+            file: Self {
+                command: self.command.iter().map(fill).collect(),
+                environment: environment.collect(),
+                environment_files: files.map(|file| folder.join(file)).collect(),
+                ..self.clone()
+            },
             mounts: mounts
                 .filter_map(|mount| mount_of(mount, folder).ok())
                 .collect(),
-            workdir: self.workdir.clone(),
-            user: self.user.clone(),
-            network: self.network,
-            is_root_writable: self.writable,
-            has_hook: self.hook,
             samples_per_step,
-            until: self.until,
             launcher: self.launcher.unwrap_or_else(|| Launcher::of(&self.command)),
         })
     }

@@ -99,8 +99,8 @@ impl RanksFile {
 /// Puts the count where a program's command and variables name it.
 fn fill(program: &mut Program, count: u32) {
     let place = format!("{{{RANKS_AXIS}}}");
-    let texts = program.command.iter_mut();
-    for text in texts.chain(program.environment.values_mut()) {
+    let texts = program.file.command.iter_mut();
+    for text in texts.chain(program.file.environment.values_mut()) {
         *text = text.replace(&place, &count.to_string());
     }
 }

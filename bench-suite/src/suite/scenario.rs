@@ -88,6 +88,19 @@ pub enum Work {
 }
 
 impl Work {
+    /// The choice on the axes of ours.
+    pub fn variant(&self) -> &Variant {
+        let (Self::Builtin { variant, .. } | Self::Program { variant, .. }) = self;
+        variant
+    }
+
+    pub fn program(&self) -> Option<&Program> {
+        match self {
+            Self::Builtin { .. } => None,
+            Self::Program { program, .. } => Some(program),
+        }
+    }
+
     /// Why no step of it can be attributed to modules, where one is to be.
     pub(crate) fn check_attribution(&self, steps: &Steps) -> Result<(), &'static str> {
         match self {
@@ -102,12 +115,13 @@ impl Work {
         steps: &Steps,
         device: Device,
     ) -> Result<(), (&'static str, String)> {
-        let (Self::Builtin { variant, .. } | Self::Program { variant, .. }) = self;
         let of = |key, what| move |why| (key, format!("{what}: {why}"));
         let attributed = of("attribution", "no step can be attributed to modules");
         self.check_attribution(steps).map_err(attributed)?;
         let recorded = of("snapshot", "no allocations can be recorded");
-        steps.check_snapshot(device, variant).map_err(recorded)
+        steps
+            .check_snapshot(device, self.variant())
+            .map_err(recorded)
     }
 }
 

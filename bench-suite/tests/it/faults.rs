@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, process::Command, time::Duration};
 use bench_suite::{
     executors::{Executor as _, container::Container, mock::Mock, process::Process},
     host,
-    session::{Session, SessionError, Silent, fresh_name},
+    session::{Session, SessionError, fresh_name},
 };
 use protocol::Device;
 use record::Record;
@@ -154,7 +154,7 @@ async fn a_disk_that_fills_up_ends_the_session_and_loses_no_record() {
     let mut session = Session::resume(&folder, fresh()).unwrap();
     assert_eq!(session.totals().ok, good);
     let totals = session
-        .run(&mock, &mut Silent, &CancellationToken::new())
+        .run(&mock, &mut Listener::default(), &CancellationToken::new())
         .await
         .unwrap();
     assert_eq!((totals.ok, totals.remaining), (60, 0));

@@ -10,7 +10,7 @@ use bench_suite::{
     session::fresh_name,
 };
 use protocol::Device;
-use record::{Outcome, Reason, fit::Attempt};
+use record::{Reason, fit::Attempt};
 use tokio_util::sync::CancellationToken;
 
 use crate::{common::spec, containers::engine, image};
@@ -36,6 +36,7 @@ async fn attempts(mode: &str, memory_bytes: u64, most_batch: u32) -> (Option<u32
             hosts: &spec.session.hosts,
             session: &session,
             folder: home.path(),
+            is_watched: true,
         },
         memory_bytes,
         most_batch,
@@ -59,15 +60,7 @@ async fn a_container_that_runs_out_of_memory_is_the_wall() {
         matches!(largest, Some(9..=12)),
         "{largest:?} of {attempts:?}"
     );
-    let killed = |attempt: &&Attempt| {
-        matches!(
-            attempt.outcome,
-            Outcome::Failed {
-                reason: Reason::HostOutOfMemory,
-                ..
-            }
-        )
-    };
+    let killed = |attempt: &&Attempt| attempt.outcome.reason() == Some(Reason::HostOutOfMemory);
     assert!(
         attempts.iter().any(|attempt| killed(&attempt)),
         "{attempts:?}"

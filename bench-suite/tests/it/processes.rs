@@ -354,10 +354,8 @@ async fn bad_workloads_are_told_apart() {
     let (record, _) = run(&format!("{GOOD}{told}"), "{}").await;
     assert_eq!(ending(&record), "out-of-memory");
     assert!(message(&record).contains("tried to allocate 2 GiB"));
-    let Outcome::Failed { stage, .. } = &record.outcome else {
-        panic!("{:?}", record.outcome)
-    };
-    assert_eq!(*stage, Stage::Workload(Phase::Warmup));
+    let stage = record.outcome.failure().unwrap().stage;
+    assert_eq!(stage, Stage::Workload(Phase::Warmup));
     assert_eq!(
         record.notes.last().map(String::as_str),
         Some("memory when it failed: reserved 7 B")

@@ -11,7 +11,7 @@ use bench_suite::{
     device::Choice,
     executors::{Executor as _, mock::Mock},
     plan::Plan,
-    session::{Session, SessionError, Silent, Totals, fresh_name},
+    session::{Session, SessionError, Totals, fresh_name},
 };
 use protocol::Device;
 use record::{Machine, Reason, Record, Sampled, SessionFolder, Stage};
@@ -153,10 +153,8 @@ async fn every_kind_of_failure_is_a_record_and_the_session_goes_on() {
                 "{script}: {}",
                 message(record)
             );
-            let record::Outcome::Failed { stage: found, .. } = &record.outcome else {
-                unreachable!()
-            };
-            assert_eq!(*found, stage, "{script}");
+            let found = record.outcome.failure().unwrap().stage;
+            assert_eq!(found, stage, "{script}");
         }
         assert_eq!(
             (totals.ok, totals.failed, totals.remaining),
@@ -326,7 +324,7 @@ async fn a_full_disk_ends_the_session_and_loses_nothing() {
     fs::create_dir(home.path().join("records.ndjson")).unwrap();
     let mock = Mock::new("").unwrap();
     let error = session
-        .run(&mock, &mut Silent, &CancellationToken::new())
+        .run(&mock, &mut Listener::default(), &CancellationToken::new())
         .await
         .unwrap_err();
     assert!(error.to_string().contains("cannot write"), "{error}");
@@ -334,7 +332,7 @@ async fn a_full_disk_ends_the_session_and_loses_nothing() {
     fs::remove_dir(home.path().join("records.ndjson")).unwrap();
     let mut session = Session::resume(home.path(), spec(SUITE, &["local"], Device::Cpu)).unwrap();
     let totals = session
-        .run(&mock, &mut Silent, &CancellationToken::new())
+        .run(&mock, &mut Listener::default(), &CancellationToken::new())
         .await
         .unwrap();
     assert_eq!((totals.ok, totals.remaining), (6, 0));
@@ -419,7 +417,10 @@ async fn run_on(script: &str, suite: &str, device: &str) -> (tempfile::TempDir, 
     let spec = spec_on(&mock, suite, device);
     let mut session = Session::create(home.path(), "s-1", spec).unwrap();
     let cancel = CancellationToken::new();
-    session.run(&mock, &mut Silent, &cancel).await.unwrap();
+    session
+        .run(&mock, &mut Listener::default(), &cancel)
+        .await
+        .unwrap();
     let records = session.folder().read_records().unwrap().records;
     (home, records)
 }

@@ -668,7 +668,7 @@ fn counts_of_ranks_are_an_axis_and_stand_in_commands() {
             let Work::Program { program, .. } = &one.work else {
                 panic!("no program")
             };
-            let command = program.command.join(" ");
+            let command = program.file.command.join(" ");
             format!("{} {:?} {command}", one.ranks, program.launcher)
         });
         assert_eq!(all.collect::<Vec<_>>().join("; "), expect);
@@ -717,8 +717,8 @@ fn a_program_s_parameters_are_axes() {
             };
             let allocator = variant.environment(Device::Cuda(0)).into_values().next();
             let samples = program.samples_per_step.unwrap();
-            let width = &program.environment["WIDTH"];
-            let (axes, word) = (&one.axes, &program.command[2]);
+            let width = &program.file.environment["WIDTH"];
+            let (axes, word) = (&one.axes, &program.file.command[2]);
             format!(
                 "{axes}: {word} {width} {samples} {}",
                 allocator.unwrap_or_default()

@@ -13,7 +13,7 @@ use bench_suite::{
     executors::{Executor, LocalRuntime, container::Container, process::Process},
     host::{self, LOCKS_VARIABLE},
     plan::{Plan, Request},
-    session::{Session, Silent},
+    session::{Progress, Session, Subscriber},
     suite::Suite,
 };
 use engine::{Endpoint, Engine};
@@ -216,4 +216,11 @@ fn spec(home: &Path) -> Plan {
         ..plan.session
     };
     plan
+}
+
+/// Nobody looks on.
+struct Silent;
+
+impl Subscriber for Silent {
+    fn tell(&mut self, _: Progress<'_>) {}
 }

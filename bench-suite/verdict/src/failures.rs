@@ -91,11 +91,11 @@ impl FailedRuns {
     fn of(runs: &Runs<'_>) -> Self {
         let mut reasons = BTreeMap::new();
         for run in runs.values() {
-            if let Outcome::Failed { reason, .. } = &run.outcome {
-                *reasons.entry(*reason).or_insert(0) += 1;
+            if let Outcome::Failed(failure) = &run.outcome {
+                *reasons.entry(failure.reason).or_insert(0) += 1;
             }
         }
-        let expected = |run: &&&Record| matches!(run.outcome, Outcome::Expected { .. });
+        let expected = |run: &&&Record| matches!(run.outcome, Outcome::Expected(_));
         Self {
             expected: runs.values().filter(expected).count(),
             runs: runs.len(),

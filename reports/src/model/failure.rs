@@ -75,18 +75,20 @@ impl Contaminated {
         let last = self.last_attempt;
         match &self.last_outcome {
             Outcome::Ok => format!("attempt {last} succeeded"),
-            Outcome::Expected { .. } => format!("attempt {last} failed as expected"),
-            Outcome::Failed { reason, .. } if *reason == Reason::Contaminated => {
+            Outcome::Expected(_) => format!("attempt {last} failed as expected"),
+            Outcome::Failed(failure) if failure.reason == Reason::Contaminated => {
                 let attempts = plural(last as usize, "attempt", "attempts");
                 format!("contaminated in all {attempts}")
             }
-            Outcome::Failed { reason, .. } => format!("attempt {last} failed: {}", reason.word()),
+            Outcome::Failed(failure) => {
+                format!("attempt {last} failed: {}", failure.reason.word())
+            }
         }
     }
 }
 
 pub(super) fn failure(record: &Record) -> Option<Failure> {
-    let (reason, stage, message) = record.outcome.failure()?;
+    let failure = record.outcome.failure()?;
     Some(Failure {
         session: record.session.clone(),
         run: record.run.clone(),
@@ -94,9 +96,9 @@ pub(super) fn failure(record: &Record) -> Option<Failure> {
         cell: record.cell(),
         block: record.block,
         attempt: record.attempt,
-        reason,
-        stage,
-        message: message.to_owned(),
+        reason: failure.reason,
+        stage: failure.stage,
+        message: failure.message.clone(),
         expected: record.outcome.passes(),
         log: record.log.clone(),
     })

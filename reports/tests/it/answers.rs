@@ -52,11 +52,11 @@ fn a_limit_of_the_gpu_is_told_and_drawn() {
     let beyond = answers(limited("1.0 GiB")).join("\n");
     assert!(!beyond.contains("GiB of the GPU"), "{beyond}");
     let mut failing = limited("8.0 GiB");
-    failing.records.records[0].outcome = record::Outcome::Failed {
-        reason: record::Reason::OutOfMemory,
-        stage: record::Stage::Exit,
-        message: "CUDA out of memory".into(),
-    };
+    failing.records.records[0].outcome = record::Outcome::failed(
+        record::Reason::OutOfMemory,
+        record::Stage::Exit,
+        "CUDA out of memory",
+    );
     let failing = answers(failing).join("\n");
     assert!(failing.contains("1 of 5 runs failed within 8.000 GiB of the GPU ("));
 }
@@ -103,11 +103,11 @@ fn a_long_message_stands_whole_with_its_run_alone() {
     let runs = source.records.records.iter_mut();
     for run in runs.filter(|run| run.axes == cell) {
         run.values.clear();
-        run.outcome = record::Outcome::Failed {
-            reason: record::Reason::OutOfMemory,
-            stage: record::Stage::Exit,
-            message: whole.clone(),
-        };
+        run.outcome = record::Outcome::failed(
+            record::Reason::OutOfMemory,
+            record::Stage::Exit,
+            whole.clone(),
+        );
     }
     let sources = [source];
     let view = View::of(&sources);
@@ -213,11 +213,11 @@ fn whether_something_is_so_is_said_with_the_first_word() {
     };
     let as_is = |_: &mut Source| {};
     let fail = |source: &mut Source| {
-        source.records.records[0].outcome = record::Outcome::Failed {
-            reason: record::Reason::OutOfMemory,
-            stage: record::Stage::Exit,
-            message: "CUDA out of memory".into(),
-        };
+        source.records.records[0].outcome = record::Outcome::failed(
+            record::Reason::OutOfMemory,
+            record::Stage::Exit,
+            "CUDA out of memory",
+        );
     };
     check(
         YesWhen::Fits,

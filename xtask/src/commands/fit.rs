@@ -70,6 +70,7 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
             hosts: &target.hosts,
             session: &name,
             folder: folder.path(),
+            is_watched: true,
         },
         memory_bytes: budget,
         most_batch: args.most,

@@ -157,7 +157,7 @@ fn check(record: &Record, session: &Path) {
     let log = fs::read_to_string(session.join(log)).expect("the log");
     let mode = record.image.trim_start_matches("attack-");
     let reason = match &record.outcome {
-        Outcome::Failed { reason, .. } => Some(*reason),
+        Outcome::Failed(failure) => Some(failure.reason),
         _ => None,
     };
     let expect = match mode {

@@ -283,11 +283,7 @@ fn a_cell_that_works_no_more_fails_the_gate_and_says_why() {
     let home = Home::new();
     let mut broken = records("broken", "img", Precision::Fp32, 100.0);
     for run in &mut broken {
-        run.outcome = Outcome::Failed {
-            reason: Reason::OutOfMemory,
-            stage: Stage::Exit,
-            message: "tried to allocate 2 GiB".into(),
-        };
+        run.outcome = Outcome::failed(Reason::OutOfMemory, Stage::Exit, "tried to allocate 2 GiB");
     }
     home.write("broken", &session("broken"), &broken);
     let words = [

@@ -128,11 +128,11 @@ pub(crate) fn record(session: &Session, run: usize, throughput: f64) -> Record {
 
 pub(crate) fn failed(record: Record) -> Record {
     Record {
-        outcome: Outcome::Failed {
-            reason: Reason::OutOfMemory,
-            stage: Stage::Workload(Phase::Warmup),
-            message: "tried to allocate 2 GiB".into(),
-        },
+        outcome: Outcome::failed(
+            Reason::OutOfMemory,
+            Stage::Workload(Phase::Warmup),
+            "tried to allocate 2 GiB",
+        ),
         ..record
     }
 }

@@ -23,15 +23,15 @@ impl Container {
         execution: &mut Execution,
     ) -> End {
         if exit.timed_out {
-            return End::time_limit(order.limits.time);
+            return End::time_limit(order.cell.limits.time);
         }
-        let limit = match order.limits.memory_bytes {
+        let limit = match order.cell.limits.memory_bytes {
             Some(bytes) => format!("the container's memory limit of {bytes} bytes"),
             None => "the default memory limit, 90 % of the machine's".to_owned(),
         };
         if let Some(event) = &exit.ended_by {
             let note = format!("somebody asked the engine to end the container (event `{event}`)");
-            execution.notes.push(note);
+            execution.record.notes.push(note);
         }
         let is_killed = exit.signal == Some(SIGKILL);
         match exit.oom {
@@ -49,12 +49,12 @@ impl Container {
                 return End::ended(Reason::HostOutOfMemory, message);
             }
             Oom::Unknown => {
-                let seen = execution.monitor.get(Sampled::MemoryBytes);
+                let seen = execution.record.monitor.get(Sampled::MemoryBytes);
                 let seen = seen.map_or_else(
                     || "how much it held was not seen".to_owned(),
                     |seen| format!("at most {:.0} bytes were seen", seen.maximum),
                 );
-                execution.notes.push(format!(
+                execution.record.notes.push(format!(
                     "nobody tells who sent the SIGKILL; it may have been for memory: {limit}, \
                      {seen}"
                 ));
@@ -66,7 +66,7 @@ impl Container {
             }
             Oom::Child => {
                 let warning = format!("a child process was ended for want of memory: {limit}");
-                execution.warnings.push(warning);
+                execution.record.warnings.push(warning);
             }
             Oom::No => {}
         }

@@ -1,21 +1,21 @@
 //! Which way a container reaches the GPU, found out by trying.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use engine::{
     Engine, GpuAccess, GpuHost, GpuPath,
     gpu::{Candidate, candidates},
 };
-use protocol::{Device, Model, RunFile, Steps, Task, VERSION, Variant};
-use record::{Outcome, Place};
+use protocol::Device;
+use record::Outcome;
 use tokio_util::sync::CancellationToken;
 
 use super::{Container, ContainerImage};
 use crate::{
-    evaluation::Evaluation,
-    executors::{Asked, Executor as _, Order},
     host::Host,
-    suite::Limits,
+    plan::{Plan, Request},
+    scratch_run::{self, ScratchRuns},
+    suite::Suite,
 };
 
 /// A way that does not serve.
@@ -89,6 +89,10 @@ fn ways(
     })
 }
 
+/// A step of a small model.
+const PROBE: &str = "version: 1\ndescription: d\nscenarios: [{name: probe, model: vit-tiny, \
+    task: inference, steps: {warmup: 0, measured: 1, calibrate: false}, limits: {time: 3min}}]\n";
+
 async fn attempt(
     host: &Arc<dyn Host>,
     engine: &Engine,
@@ -96,63 +100,33 @@ async fn attempt(
     access: GpuAccess,
     cancel: &CancellationToken,
 ) -> Result<GpuAccess, String> {
+    let suite = Suite::from_text("probe.yaml", PROBE).map_err(|error| error.to_string())?;
+    let plan = Plan::new(&Request {
+        suites: &[suite],
+        images: &["probe".to_owned()],
+        device: Device::Cuda(access.index),
+        blocks: None,
+        order_seed: Some(0),
+    });
+    let plan = plan.map_err(|error| error.to_string())?;
     let folder = tempfile::Builder::new()
         .prefix("torchgauge-probe-")
         .tempdir()
         .map_err(|error| format!("cannot make a folder for the probe: {error}"))?;
     let session = folder.path().file_name().unwrap_or_default();
-    let session = session.to_string_lossy().into_owned();
-    let work = folder.path().join("run");
-    std::fs::create_dir(&work)
-        .map_err(|error| format!("cannot make {}: {error}", work.display()))?;
+    let runs = ScratchRuns {
+        hosts: &BTreeMap::from([(host.name().to_owned(), host.facts())]),
+        session: &session.to_string_lossy(),
+        folder: folder.path(),
+        is_watched: false,
+    };
     let images = BTreeMap::from([("probe".to_owned(), image.clone())]);
     let executor = Container::new(Arc::clone(host), engine.clone(), images, [access.clone()]);
-    let order = Order {
-        session,
-        run: "probe".to_owned(),
-        attempt: 1,
-        image: "probe".to_owned(),
-        asked: Asked::Builtin(Box::new(RunFile {
-            version: VERSION,
-            run: "probe".to_owned(),
-            model: Model::VitTiny,
-            task: Task::Inference,
-            variant: Variant::default(),
-            device: Device::Cuda(0),
-            steps: Steps {
-                calibrate: false,
-                ..Steps::new(0, 1)
-            },
-            seed: 1,
-            trace: None,
-            ranks: 1,
-            threads: None,
-            gpu_memory_bytes: None,
-            allocator_memory_bytes: None,
-            deadline_seconds: None,
-        })),
-        places: vec![Place {
-            host: String::new(),
-            device: Device::Cuda(access.index),
-        }],
-        limits: Limits {
-            time: Duration::from_mins(3),
-            ..Limits::default()
-        },
-        machine_memory_bytes: 0,
-        is_watched: false,
-        environment: BTreeMap::new(),
-        folder: work,
-        shared: folder.path().to_owned(),
-        log: folder.path().join("log"),
-    };
-    let execution = executor.run(&order, cancel).await;
-    let told = Evaluation::of(&order, &execution);
-    let gpu = told.results.first().started.as_ref();
-    let gpu = gpu.and_then(|started| started.cuda.clone());
-    match told.outcome {
+    let ran = scratch_run::run(runs, &plan.cells[0], "probe", &executor, cancel).await;
+    let ran = ran.map_err(|error| error.to_string())?;
+    match ran.outcome {
         // A step that was done on the CPU is none on the GPU.
-        Outcome::Ok if gpu.is_none() => Err(
+        Outcome::Ok if ran.started.is_none_or(|started| started.cuda.is_none()) => Err(
             "the engine took the request, and the container told of no GPU: a step of a small \
              model ran on the CPU"
                 .to_owned(),

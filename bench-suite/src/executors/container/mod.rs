@@ -149,16 +149,16 @@ impl Container {
             Ok(container) => container,
             Err(error) => return execution.ended(not_started(&error, Stage::Create)),
         };
-        execution.cost.create_seconds = execution.began.elapsed().as_secs_f64();
+        execution.record.harness.create_seconds = execution.began.elapsed().as_secs_f64();
         let end = self
             .watch(order, cancel, &mut container, &mut execution)
             .await;
 
         let removing = Instant::now();
         note_container(&container, &mut execution);
-        let saved = container.save_logs(&order.log, order.limits.log_bytes);
+        let saved = container.save_logs(&order.log, order.cell.limits.log_bytes);
         if let Err(error) = saved.await {
-            execution.notes.push(format!("no log: {error}"));
+            execution.record.notes.push(format!("no log: {error}"));
         }
         // The log tells whose exit code it is.
         let end = match end {
@@ -172,9 +172,9 @@ impl Container {
             end => end,
         };
         if let Err(error) = container.remove().await {
-            execution.warnings.push(error.to_string());
+            execution.record.warnings.push(error.to_string());
         }
-        execution.cost.remove_seconds = removing.elapsed().as_secs_f64();
+        execution.record.harness.remove_seconds = removing.elapsed().as_secs_f64();
         execution.ended(end)
     }
 
@@ -193,7 +193,7 @@ impl Container {
         if let Err(error) = container.start().await {
             return not_started(&error, Stage::Start);
         }
-        execution.cost.start_seconds = starting.elapsed().as_secs_f64();
+        execution.record.harness.start_seconds = starting.elapsed().as_secs_f64();
         let target = Target::Container {
             id: container.id().to_owned(),
             pid: container.host_pid().await.ok().flatten(),
@@ -212,14 +212,14 @@ impl Container {
         let results = order.results_file();
         let ending = async {
             tokio::select! {
-                exit = container.wait(order.limits.time) => match exit {
+                exit = container.wait(order.cell.limits.time) => match exit {
                     Ok(exit) => Ok(exit),
                     Err(error) => Err(End::ended(Reason::Engine, error.to_string())),
                 },
-                end = guard(&results, None, &order.limits) => Err(end),
+                end = guard(&results, None, &order.cell.limits) => Err(end),
                 () = program::reported(order) => Err(End::Reported),
-                () = container.log_exceeds(order.limits.log_bytes) => {
-                    Err(flooded("log", order.limits.log_bytes))
+                () = container.log_exceeds(order.cell.limits.log_bytes) => {
+                    Err(flooded("log", order.cell.limits.log_bytes))
                 }
                 message = gpu_lost => Err(End::ended(Reason::GpuLost, message)),
                 () = cancel.cancelled() => Err(End::interrupted()),
@@ -227,19 +227,19 @@ impl Container {
         };
         let (ended, stats) = with_stats(ending, stats).await;
         let (noticed_at, lived) = (Timestamp::now(), starting.elapsed());
-        execution.monitor = watch.end().or(stats).monitor();
+        execution.record.monitor = watch.end().or(stats).monitor();
         let exit = match ended {
             Ok(exit) => exit,
             Err(End::Reported) => match program::end(container).await {
                 Ok(exit) => exit,
                 Err(how) => {
-                    execution.notes.push(how.to_owned());
+                    execution.record.notes.push(how.to_owned());
                     return End::Reported;
                 }
             },
             Err(end) => {
                 if let Err(error) = container.kill().await {
-                    execution.warnings.push(error.to_string());
+                    execution.record.warnings.push(error.to_string());
                 }
                 return end;
             }
@@ -322,14 +322,14 @@ impl Executor for Container {
 }
 
 fn note_container(container: &engine::Container, execution: &mut Execution) {
-    execution.isolation.id = Some(container.id().to_owned());
+    execution.record.isolation.id = Some(container.id().to_owned());
     for warning in container.warnings() {
         let warning = format!("the engine warns: {}", warning.trim());
-        execution.warnings.push(warning);
+        execution.record.warnings.push(warning);
     }
     for given_up in container.fallbacks() {
         let warning = format!("the engine refused {}: {}", given_up.what, given_up.reason);
-        execution.warnings.push(warning);
+        execution.record.warnings.push(warning);
     }
 }
 
@@ -360,10 +360,10 @@ fn note_times(
 ) {
     let started = time(exit.started_at.as_deref());
     if let Some(seconds) = between(Some(ordered), started, lived) {
-        execution.cost.start_seconds = seconds;
+        execution.record.harness.start_seconds = seconds;
     }
     if let Some(seconds) = between(time(exit.finished_at.as_deref()), Some(noticed), lived) {
-        execution.cost.notice_seconds = seconds;
+        execution.record.harness.notice_seconds = seconds;
     }
 }
 

@@ -8,15 +8,14 @@ use std::{
     time::Duration,
 };
 
-use engine::{ContainerSpec, Exit, ImageFacts, Mount, User};
+use engine::{ContainerSpec, Exit, ImageFacts, User};
 use protocol::{EVENTS_VARIABLE, RUN_VARIABLE};
 use record::SessionFolder;
 
-use super::{RESULTS_FILE, RUN_FILE};
+use super::{RESULTS_FILE, RUN_FILE, spec::mount};
 use crate::{
     executors::Order,
     hook,
-    results::{self, EndWatch},
     suite::{Network, Program},
 };
 
@@ -38,29 +37,29 @@ pub(super) fn change(
 ) -> io::Result<ContainerSpec> {
     if order.launches_ranks() {
         let (folder, events) = (Path::new(HOOK_FOLDER), Path::new(RESULTS_FILE));
-        let command = hook::of_ranks(folder, events, order.ranks(), &program.command);
+        let command = hook::of_ranks(folder, events, order.ranks(), &program.file.command);
         start(&mut spec, &command);
     } else {
-        start(&mut spec, &program.command);
+        start(&mut spec, &program.file.command);
     }
-    spec.user = match &program.user {
+    spec.user = match &program.file.user {
         Some(user) => User::Named(user.clone()),
         None => User::OfImage,
     };
-    spec.workdir.clone_from(&program.workdir);
-    spec.network = program.network;
-    spec.is_root_writable = program.is_root_writable;
+    spec.workdir.clone_from(&program.file.workdir);
+    spec.network = program.file.network;
+    spec.is_root_writable = program.file.writable;
     // Triton and torch.compile load what they compiled from there.
     spec.is_tmp_executable = true;
     spec.shadowed.clone_from(&image.volumes);
     set_environment(&mut spec.environment, program, order, image)?;
-    if program.network == Network::None {
+    if program.file.network == Network::None {
         name_host(&mut spec, order)?;
     }
-    if program.has_hook || order.launches_ranks() {
+    if program.file.hook || order.launches_ranks() {
         mount_hook(&mut spec, order)?;
     }
-    if program.has_hook {
+    if program.file.hook {
         add_hook(&mut spec.environment, image);
     }
     for (number, wanted) in program.mounts.iter().enumerate() {
@@ -69,11 +68,8 @@ pub(super) fn change(
             source = order.folder.join(format!("mount-{number}"));
             copy_to(&wanted.source, &source)?;
         }
-        spec.mounts.push(Mount {
-            source,
-            target: wanted.target.clone(),
-            read_only: !wanted.is_scratch,
-        });
+        let mount = mount(source, &wanted.target, !wanted.is_scratch);
+        spec.mounts.push(mount);
     }
     Ok(spec)
 }
@@ -94,7 +90,7 @@ fn set_environment(
     image: &ImageFacts,
 ) -> io::Result<()> {
     // A home that can be written to, where the image's own cannot.
-    if program.is_root_writable && !order.environment.contains_key("HOME") {
+    if program.file.writable && !order.environment.contains_key("HOME") {
         environment.remove("HOME");
         environment.remove("XDG_CACHE_HOME");
     }
@@ -118,11 +114,7 @@ fn name_host(spec: &mut ContainerSpec, order: &Order) -> io::Result<()> {
     let lines = format!("127.0.0.1 localhost {NAME}\n::1 localhost\n");
     fs::write(&hosts, lines)?;
     fs::set_permissions(&hosts, fs::Permissions::from_mode(0o644))?;
-    spec.mounts.push(Mount {
-        source: hosts,
-        target: "/etc/hosts".to_owned(),
-        read_only: true,
-    });
+    spec.mounts.push(mount(hosts, "/etc/hosts", true));
     spec.hostname = Some(NAME.to_owned());
     Ok(())
 }
@@ -131,11 +123,7 @@ fn mount_hook(spec: &mut ContainerSpec, order: &Order) -> io::Result<()> {
     let folder = order.folder.join("python");
     fs::create_dir(&folder)?;
     hook::write(&folder)?;
-    spec.mounts.push(Mount {
-        source: folder,
-        target: HOOK_FOLDER.to_owned(),
-        read_only: true,
-    });
+    spec.mounts.push(mount(folder, HOOK_FOLDER, true));
     Ok(())
 }
 
@@ -185,16 +173,20 @@ pub(super) async fn reported(order: &Order) {
     if !order.ends_by_report() {
         return std::future::pending().await;
     }
-    let (path, ranks) = (order.results_file(), order.places.len());
-    let limit = order.limits.results_bytes;
-    let mut watch = EndWatch::default();
+    let path = order.results_file();
+    let (mut before, mut known) = (0, 0);
     loop {
         tokio::time::sleep(PAUSE).await;
         let length = fs::metadata(&path).map_or(0, |file| file.len());
-        if watch.is_over(length, || {
-            results::read(&path, order.asked.run(), ranks, limit)
-        }) {
-            return;
+        // What is still being written, and what was read already, is not read.
+        let is_new = length == before && length != known;
+        before = length;
+        if is_new {
+            known = length;
+            let results = order.results();
+            if results.finished() || results.failed().is_some() {
+                return;
+            }
         }
     }
 }

@@ -8,24 +8,6 @@ use tokio_util::sync::CancellationToken;
 use super::{Container, ContainerImage, GpuProbe, find_gpu, gpu_probe::first_way};
 use crate::executors::{ExecutorError, Finding, ImageSource, Prepared};
 
-/// Why containers do not reach the GPU.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "containers of {engine} do not reach the GPU:\n  {}\n\
-     `--engine process` goes without containers; `{} doctor` says more",
-    words(tried),
-    protocol::program()
-)]
-struct NoGpu {
-    engine: String,
-    tried: Vec<GpuProbe>,
-}
-
-fn words(tried: &[GpuProbe]) -> String {
-    let word = |probe: &GpuProbe| format!("{}: {}", word_of(probe.path), probe.obstacle);
-    tried.iter().map(word).collect::<Vec<_>>().join("\n  ")
-}
-
 impl Container {
     pub(super) async fn make_ready(
         &mut self,
@@ -86,10 +68,16 @@ impl Container {
             None => first_way(&self.engine, &host, index),
         };
         let access = found.map_err(|tried| {
-            ExecutorError::Unavailable(Box::new(NoGpu {
-                engine: self.engine.facts().describe(),
-                tried,
-            }))
+            let word = |probe: &GpuProbe| format!("{}: {}", word_of(probe.path), probe.obstacle);
+            let tried: Vec<String> = tried.iter().map(word).collect();
+            let message = format!(
+                "containers of {} do not reach the GPU:\n  {}\n\
+                 `--engine process` goes without containers; `{} doctor` says more",
+                self.engine.facts().describe(),
+                tried.join("\n  "),
+                protocol::program()
+            );
+            ExecutorError::Unavailable(message.into())
         })?;
         let way = word_of(access.path);
         source.note(&format!("containers reach cuda:{index} by {way}"));

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
     os::unix::fs::PermissionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use engine::{ContainerSpec, Mount, Owner, Ulimit};
@@ -29,8 +29,8 @@ impl Container {
         order: &Order,
         execution: &mut Execution,
     ) -> Result<ContainerSpec, End> {
-        let image = self.images.get(&order.image);
-        let image = image.ok_or_else(|| no_image(&order.image))?;
+        let image = self.images.get(&order.cell.plan.image);
+        let image = image.ok_or_else(|| no_image(&order.cell.plan.image))?;
         let facts = match self.engine.image(&image.image).await {
             Ok(Some(facts)) => facts,
             Ok(None) => {
@@ -43,14 +43,9 @@ impl Container {
             }
             Err(error) => return Err(not_started(&error, Stage::Create)),
         };
-        execution.image_id = Some(facts.id.clone());
+        execution.record.image_id = Some(facts.id.clone());
         write_files(order).map_err(|error| no_files(&error))?;
         let environment = self.environment(order, image, &facts.environment);
-        let mount = |source, target: &str, read_only| Mount {
-            source,
-            target: target.to_owned(),
-            read_only,
-        };
         let mut mounts = vec![
             mount(order.run_file(), RUN_FILE, true),
             mount(order.results_file(), RESULTS_FILE, false),
@@ -59,7 +54,7 @@ impl Container {
         mounts.extend(snapshot.map(|file| mount(file, SNAPSHOT_FILE, false)));
         let kernel_cache = order.shared_kernel_cache();
         mounts.extend(kernel_cache.map(|cache| mount(cache, KERNEL_CACHE_FOLDER, false)));
-        let devices: BTreeSet<_> = order.places.iter().map(|place| place.device).collect();
+        let devices: BTreeSet<_> = order.cell.places.iter().map(|place| place.device).collect();
         let devices = devices.into_iter();
         let spec = ContainerSpec {
             name: Some(name(order)),
@@ -70,13 +65,13 @@ impl Container {
             labels: Owner::this_process(&order.session, &order.run).labels(),
             mounts,
             limits: engine_limits(order),
-            ipc: order.limits.ipc,
+            ipc: order.cell.limits.ipc,
             gpus: devices
                 .filter_map(|device| self.gpus.get(&device).cloned())
                 .collect(),
             ..ContainerSpec::default()
         };
-        match order.asked.program() {
+        match order.cell.work.program() {
             None => Ok(spec),
             Some(program) => {
                 program::change(spec, program, order, &facts).map_err(|error| no_files(&error))
@@ -95,7 +90,7 @@ impl Container {
             ("HOME".to_owned(), HOME.to_owned()),
             ("XDG_CACHE_HOME".to_owned(), HOME.to_owned()),
         ]);
-        if order.device().is_cuda() {
+        if order.cell.device().is_cuda() {
             let folder = match order.shared_kernel_cache() {
                 Some(_) => KERNEL_CACHE_FOLDER.to_owned(),
                 None => format!("{HOME}/{KERNEL_CACHE}"),
@@ -104,7 +99,7 @@ impl Container {
         }
         environment.extend(image.environment.clone());
         environment.extend(order.environment.clone());
-        if let Some(gpu) = self.gpus.get(&order.device()) {
+        if let Some(gpu) = self.gpus.get(&order.cell.device()) {
             const VARIABLE: &str = "LD_LIBRARY_PATH";
             let before = environment.get(VARIABLE).or(in_engine.get(VARIABLE));
             if let Some(path) = gpu.library_path(before.map(String::as_str)) {
@@ -112,6 +107,14 @@ impl Container {
             }
         }
         environment
+    }
+}
+
+pub(super) fn mount(source: PathBuf, target: &str, read_only: bool) -> Mount {
+    Mount {
+        source,
+        target: target.to_owned(),
+        read_only,
     }
 }
 
@@ -138,7 +141,7 @@ fn write_files(order: &Order) -> io::Result<()> {
 /// ends it and not the machine.
 fn memory_limit(order: &Order) -> Option<u64> {
     let machine = order.machine_memory_bytes / 10 * 9;
-    let own = order.limits.memory_bytes;
+    let own = order.cell.limits.memory_bytes;
     own.or((machine > 0).then_some(machine))
 }
 
@@ -155,7 +158,7 @@ fn name(order: &Order) -> String {
 fn engine_limits(order: &Order) -> engine::Limits {
     // What the ranks of a run hand each other lies there.
     const SHARED_BYTES: u64 = 1 << 30;
-    let limits = &order.limits;
+    let limits = &order.cell.limits;
     let ranks = order.ranks();
     let usual = engine::Limits::default().pids;
     engine::Limits {

@@ -1,21 +1,17 @@
 //! Sessions whose runs happen on nodes, each by `torchgauge node`: what every way of reaching nodes
 //! shares, and the one where whoever has them starts it there.
 
-mod absent;
-
 use std::{path::Path, sync::Arc};
 
 use futures_util::future::BoxFuture;
 use protocol::Device;
-use record::{Isolation, Place, Reason, Stage};
+use record::{Gpu, Isolation, Machine, Place, Reason, Stage};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Choice, Execution, Executor, ExecutorError, ImageSource, Order, Prepared, Registration,
 };
 use crate::{host::Host, outcome::End, session::Part};
-
-pub(super) use absent::Absent;
 
 /// The argument is the engine of the nodes.
 pub(super) const REGISTRATION: Registration = Registration {
@@ -63,6 +59,32 @@ pub trait Scheduler: Send + Sync {
     fn by_hand(&self, part: &Path) -> Option<String>;
 }
 
+/// Stands in a plan for the node that will carry it out, which locks its own: so many GPUs, of which
+/// nothing is known.
+#[derive(Debug)]
+struct Absent {
+    name: &'static str,
+    gpus: u32,
+}
+
+impl Host for Absent {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn facts(&self) -> Machine {
+        let gpu = |index| Gpu {
+            index,
+            ..Gpu::default()
+        };
+        Machine {
+            name: self.name.to_owned(),
+            gpus: (0..self.gpus).map(gpu).collect(),
+            ..Machine::default()
+        }
+    }
+}
+
 /// Runs on nodes, of which nothing is known before they begin.
 pub(super) struct Nodes {
     word: &'static str,
@@ -90,7 +112,7 @@ impl Nodes {
             Ok(_) => {}
             Err(why) => return Err(refused(why)),
         }
-        let hosts = [Arc::new(Absent::new(word, gpus)) as Arc<dyn Host>];
+        let hosts = [Arc::new(Absent { name: word, gpus }) as Arc<dyn Host>];
         Ok(Self {
             word,
             hosts,

@@ -81,7 +81,7 @@ impl Group {
         gpu_lost: impl Future<Output = String>,
         cancel: &CancellationToken,
     ) -> Ended {
-        let limits = &order.limits;
+        let limits = &order.cell.limits;
         let results = order.results_file();
         let made = tokio::select! {
             status = self.child.wait() => {

@@ -16,7 +16,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use protocol::Axis;
-use record::{EngineFacts, Isolation, Place, Reason, Stage};
+use record::{Isolation, Place, Reason, Stage};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
@@ -84,16 +84,16 @@ impl Process {
 
     async fn carry_out(&self, order: &Order, cancel: &CancellationToken) -> Execution {
         let mut execution = Execution::new(self.isolation());
-        execution.warnings = unapplied(order);
-        let Some(runtime) = self.runtimes.get(&order.image) else {
-            return execution.ended(no_image(&order.image));
+        execution.record.warnings = unapplied(order);
+        let Some(runtime) = self.runtimes.get(&order.cell.plan.image) else {
+            return execution.ended(no_image(&order.cell.plan.image));
         };
         if let Err(error) = order.write_files() {
             return execution.ended(no_files(&error));
         }
         let kills_before = OomKills::now();
         let bystanders = order.bystanders(self.hosts[0].as_ref());
-        execution.cost.create_seconds = execution.began.elapsed().as_secs_f64();
+        execution.record.harness.create_seconds = execution.began.elapsed().as_secs_f64();
 
         let starting = Instant::now();
         let child = match spawn(runtime, order) {
@@ -105,20 +105,23 @@ impl Process {
             }
         };
         let mut group = Group::of(child);
-        execution.cost.start_seconds = starting.elapsed().as_secs_f64();
+        execution.record.harness.start_seconds = starting.elapsed().as_secs_f64();
         let target = Target::Process { pid: group.id };
         let watch = order.watch(self.hosts[0].as_ref(), execution.began, target, bystanders);
         let end = group.end(order, watch.gpu_lost(), cancel).await;
-        execution.monitor = watch.end().monitor();
+        execution.record.monitor = watch.end().monitor();
         let removing = Instant::now();
         if group.leave_nothing() {
             let note = "processes that the workload left behind were ended";
-            execution.notes.push(note.to_owned());
+            execution.record.notes.push(note.to_owned());
         }
-        if let Err(error) = log::shorten(&order.log, order.limits.log_bytes) {
-            execution.notes.push(format!("log not shortened: {error}"));
+        if let Err(error) = log::shorten(&order.log, order.cell.limits.log_bytes) {
+            execution
+                .record
+                .notes
+                .push(format!("log not shortened: {error}"));
         }
-        execution.cost.remove_seconds = removing.elapsed().as_secs_f64();
+        execution.record.harness.remove_seconds = removing.elapsed().as_secs_f64();
         execution.ended(explain(end, kills_before))
     }
 }
@@ -139,13 +142,7 @@ impl Executor for Process {
         source: &'a dyn ImageSource,
     ) -> BoxFuture<'a, Result<Prepared, ExecutorError>> {
         Box::pin(async move {
-            let mut prepared = Prepared {
-                engine: EngineFacts {
-                    kind: REGISTRATION.word.to_owned(),
-                    ..EngineFacts::default()
-                },
-                ..Prepared::default()
-            };
+            let mut prepared = Prepared::named(REGISTRATION.word, &[]);
             for image in images {
                 let unpacked = source.unpack(image).await;
                 let (runtime, facts) = unpacked.map_err(ExecutorError::Image)?;
@@ -175,7 +172,7 @@ impl Executor for Process {
 
 /// Limits that only a container can hold.
 fn unapplied(order: &Order) -> Vec<String> {
-    match &order.limits.of_containers()[..] {
+    match &order.cell.limits.of_containers()[..] {
         [] => Vec::new(),
         names => vec![format!(
             "limits not applied without a container: {}",
@@ -204,7 +201,7 @@ fn spawn(runtime: &LocalRuntime, order: &Order) -> io::Result<Child> {
     if !runtime.library_path.is_empty() {
         command.env("LD_LIBRARY_PATH", library_path(runtime)?);
     }
-    if order.device().is_cuda() {
+    if order.cell.device().is_cuda() {
         // The user's own holds what earlier sessions compiled.
         let own = || order.folder.join(KERNEL_CACHE);
         let cache = order.shared_kernel_cache().unwrap_or_else(own);

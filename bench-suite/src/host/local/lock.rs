@@ -13,13 +13,22 @@ use std::{
 
 use jiff::Timestamp;
 use record::Gpu;
+use serde::{Deserialize, Serialize};
 
-use crate::host::{Holder, LOCKS_VARIABLE, LockError};
+use crate::host::{LOCKS_VARIABLE, LockError};
 
 /// Folders that every user may write to and that go with a reboot, the best first.
 const FOLDERS: [&str; 3] = ["/run/lock", "/var/lock", "/tmp"];
 /// A note longer than this is none of ours.
 const MAX_NOTE_BYTES: u64 = 4096;
+
+/// Who holds a lock, as its file says.
+#[derive(Serialize, Deserialize)]
+struct Holder {
+    session: String,
+    pid: u32,
+    since: Timestamp,
+}
 
 /// Locks a GPU, or the CPUs, for the session of this name, in the machine's folder; with `share`,
 /// together with other sessions that share it. Whoever holds the file holds the device.
@@ -39,10 +48,12 @@ fn take_in(
         Some(gpu) => format!("cuda:{} ({}, {})", gpu.index, gpu.name, gpu.uuid),
         None => "this machine's CPU".to_owned(),
     };
-    let io = |source| LockError::Io {
-        device: device.clone(),
-        path: path.clone(),
-        source,
+    let io = |source| {
+        LockError(format!(
+            "cannot lock {device} with {}: {source}; {LOCKS_VARIABLE}=DIR names another folder, the \
+             same for every session of this machine",
+            path.display()
+        ))
     };
     let mut file = open(&path).map_err(io)?;
     let locked = if share {
@@ -55,19 +66,27 @@ fn take_in(
             write_note(&mut file, session).map_err(io)?;
             Ok(file)
         }
-        Err(TryLockError::WouldBlock) => Err(LockError::Held {
-            device,
-            next: match gpu {
-                Some(_) => {
-                    "wait for its end, take another GPU with --device cuda:N, or pass --share-gpu \
-                     to both if noisy metrics are acceptable"
-                }
-                None => {
-                    "wait for its end, or pass --share-cpu to both if noisy metrics are acceptable"
-                }
-            },
-            holder: read_note(&mut file),
-        }),
+        Err(TryLockError::WouldBlock) => {
+            let (another, option) = match gpu {
+                Some(_) => (", take another GPU with --device cuda:N", "--share-gpu"),
+                None => ("", "--share-cpu"),
+            };
+            let holder = read_note(&mut file).map_or_else(
+                || "another session of Torchgauge".to_owned(),
+                |Holder {
+                     session,
+                     pid,
+                     since,
+                 }| {
+                    let since = since.strftime("%F %T UTC");
+                    format!("the session {session}, process {pid}, since {since}")
+                },
+            );
+            Err(LockError(format!(
+                "{device} is in use by {holder}; wait for its end{another}, or pass {option} to \
+                 both if noisy metrics are acceptable"
+            )))
+        }
         Err(TryLockError::Error(error)) => Err(io(error)),
     }
 }

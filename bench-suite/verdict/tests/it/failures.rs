@@ -29,8 +29,8 @@ fn judged(base: &Runs, head: &Runs, change: impl Fn(&mut Record)) -> Verdicts {
 
 fn for_reason(reason: Reason) -> impl Fn(&mut Record) {
     move |run| {
-        if let Outcome::Failed { reason: own, .. } = &mut run.outcome {
-            *own = reason;
+        if let Outcome::Failed(failure) = &mut run.outcome {
+            failure.reason = reason;
         }
     }
 }

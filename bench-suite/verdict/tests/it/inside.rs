@@ -103,11 +103,7 @@ fn kernels_of_one_side_or_of_failed_runs_are_no_comparison() {
     let not = |_: usize, _: &mut Record| {};
     let failed = |block: usize, run: &mut Record| {
         profiled(block, run);
-        run.outcome = Outcome::Failed {
-            reason: Reason::Crash,
-            stage: Stage::Exit,
-            message: "SIGSEGV".into(),
-        };
+        run.outcome = Outcome::failed(Reason::Crash, Stage::Exit, "SIGSEGV");
     };
     assert_eq!(inside(profiled, not), None);
     assert_eq!(inside(profiled, failed), None);

@@ -87,11 +87,7 @@ pub(crate) fn records(
                 wall_seconds: 1.0,
                 isolation: Isolation::without("container", &[]),
                 outcome: if failed {
-                    Outcome::Failed {
-                        reason: Reason::Crash,
-                        stage: Stage::Exit,
-                        message: "SIGSEGV".into(),
-                    }
+                    Outcome::failed(Reason::Crash, Stage::Exit, "SIGSEGV")
                 } else {
                     Outcome::Ok
                 },

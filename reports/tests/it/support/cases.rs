@@ -251,11 +251,7 @@ pub(crate) fn fit() -> Fit {
         stalled: false,
         outcome,
     };
-    let failed = |reason| Outcome::Failed {
-        reason,
-        stage: Stage::Exit,
-        message: "ended".to_owned(),
-    };
+    let failed = |reason| Outcome::failed(reason, Stage::Exit, "ended");
     let found = |combination: &str, problem: Option<&str>, attempts: Vec<Attempt>| Found {
         image: "torch-2.11-cpu".to_owned(),
         suite: "smoke".to_owned(),

@@ -16,20 +16,16 @@ impl Fake {
     fn outcome(&self, order: u32) -> Outcome {
         let failed = self.failing.iter().find(|(at, ..)| *at == order);
         if let Some((_, reason, stage, message)) = failed.cloned() {
-            return Outcome::Failed {
-                reason,
-                stage,
-                message,
-            };
+            return Outcome::failed(reason, stage, message);
         }
         if !self.all_fail {
             return Outcome::Ok;
         }
-        Outcome::Failed {
-            reason: Reason::DeviceUnavailable,
-            stage: Stage::Start,
-            message: "no CUDA device; `doctor` says what is missing".into(),
-        }
+        Outcome::failed(
+            Reason::DeviceUnavailable,
+            Stage::Start,
+            "no CUDA device; `doctor` says what is missing",
+        )
     }
 
     pub(super) fn record(
@@ -327,13 +323,8 @@ fn whole_bytes(name: &str, value: f64) -> f64 {
 /// What contaminated it, where that is how it ended.
 fn validity(outcome: &Outcome) -> Validity {
     let mut validity = Validity::default();
-    if let Outcome::Failed {
-        reason: Reason::Contaminated,
-        message,
-        ..
-    } = outcome
-    {
-        validity.contamination.push(message.clone());
+    if outcome.reason() == Some(Reason::Contaminated) {
+        validity.contamination.push(outcome.message().to_owned());
     }
     validity
 }

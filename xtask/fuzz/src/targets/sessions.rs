@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-use bench_suite::results::{RankEnd, RankResults};
+use bench_suite::results::RankResults;
 use jiff::Timestamp;
 use judge::trend::{self, TrendOptions};
 use protocol::{Device, Event, RunFile, Steps};
@@ -129,10 +129,10 @@ pub(super) fn event(input: &[u8], _: &Path) -> Result<bool, String> {
     if let Some((_, Some(why))) = values {
         said(&why)?;
     }
-    if let Some(RankEnd::Failed { message, .. }) = &told.end
-        && !message.trim().is_empty()
+    if let Some(Err(failure)) = &told.end
+        && !failure.message.trim().is_empty()
     {
-        said(message)?;
+        said(&failure.message)?;
     }
     for line in input.split(|byte| *byte == b'\n') {
         let Ok(first) = serde_json::from_slice::<Event>(line) else {

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use bench_suite::{
     plan::Plan,
-    session::{self, Session, SessionError, Totals},
+    session::{self, Session, Totals},
     suite::{MAX_BLOCKS, Suite},
 };
 use record::{Deciding, RunPolicy, SessionFolder, SidesCompared, Tool};
@@ -77,7 +77,7 @@ pub(crate) async fn measure(
     tell_left_out(&plan, printer);
     let deciding = deciding(args, &plan);
     if let Some(deciding) = &deciding {
-        session::check_sides(&plan, &deciding.sides).map_err(SessionError::from)?;
+        session::check_sides(&plan, &deciding.sides)?;
     }
     if args.dry_run {
         show(&plan, args.until_decided, printer);

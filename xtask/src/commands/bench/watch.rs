@@ -69,8 +69,8 @@ impl Watch {
         let done = totals.planned - totals.remaining;
         let elapsed = self.begun.elapsed().as_secs_f64();
         let metrics = match &record.outcome {
-            Outcome::Expected { message, .. } | Outcome::Failed { message, .. } => {
-                let message = message.lines().next().unwrap_or_default();
+            Outcome::Expected(failure) | Outcome::Failed(failure) => {
+                let message = failure.message.lines().next().unwrap_or_default();
                 format!("{}: {message}", record.outcome.word())
             }
             Outcome::Ok => yielded(record),

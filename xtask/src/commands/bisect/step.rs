@@ -215,8 +215,7 @@ async fn measure(
         error: Some(search.next_error()),
         ..session::until_decided(compared, budget, search.asked.most_blocks)
     };
-    session::check_sides(&plan, &deciding.sides)
-        .map_err(bench_suite::session::SessionError::from)?;
+    session::check_sides(&plan, &deciding.sides)?;
     let place = match begun {
         Some(session) => Place::Resume {
             folder: place.to_owned(),

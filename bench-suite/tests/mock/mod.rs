@@ -86,7 +86,12 @@ impl Mock {
     /// seen.
     fn watch(&self, order: &Order, began: Instant) -> Vec<Watch> {
         let mut hosts: Vec<&dyn Host> = Vec::new();
-        for place in order.places.iter().filter(|place| place.device.is_cuda()) {
+        for place in order
+            .cell
+            .places
+            .iter()
+            .filter(|place| place.device.is_cuda())
+        {
             let host = self.host(&place.host);
             let is_known = hosts.iter().any(|known| known.name() == host.name());
             if !is_known && host.gpu_obstacle().is_none() {
@@ -143,10 +148,10 @@ impl Executor for Mock {
     ) -> BoxFuture<'a, Execution> {
         Box::pin(async move {
             let mut execution = Execution::new(self.isolation());
-            execution.warnings.push(NOTE.to_owned());
+            execution.record.warnings.push(NOTE.to_owned());
             let ending = self.script.ending(order);
             let measured = events::measured_seconds(order, ending.speed());
-            execution.wall_seconds = 0.25 + measured;
+            execution.record.wall_seconds = 0.25 + measured;
             let watches = self.watch(order, execution.began);
             let lost = watches.iter().map(|watch| Box::pin(watch.gpu_lost()));
             let mut lost: FuturesUnordered<_> = lost.collect();
@@ -167,7 +172,7 @@ impl Executor for Mock {
                 _ => None,
             };
             let seen = watches.into_iter().map(Watch::end);
-            execution.monitor = seen.reduce(Samples::or).unwrap_or_default().monitor();
+            execution.record.monitor = seen.reduce(Samples::or).unwrap_or_default().monitor();
             execution.end = match cut_off {
                 Some(end) => end,
                 None => match events::write(order, &ending, |place| self.uuid(place)) {

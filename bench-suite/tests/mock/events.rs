@@ -7,7 +7,7 @@ use protocol::{CudaFacts, Event, Phase, Started, Step, Task, Values, Variant};
 use record::Place;
 
 use super::script::Ending;
-use crate::executors::{Asked, Order};
+use crate::{executors::Order, suite::Work};
 
 /// Writes the events of every rank; `uuid` gives that of the GPU in a place.
 pub(super) fn write(
@@ -16,10 +16,10 @@ pub(super) fn write(
     uuid: impl Fn(&Place) -> Option<String>,
 ) -> io::Result<()> {
     let mut text = String::new();
-    for (rank, place) in order.places.iter().enumerate() {
+    for (rank, place) in order.cell.places.iter().enumerate() {
         for event in told(order, ending, uuid(place)) {
             let mut line = serde_json::to_value(&event)?;
-            if order.places.len() > 1 {
+            if order.cell.places.len() > 1 {
                 line["rank"] = rank.into();
             }
             text.push_str(&line.to_string());
@@ -31,7 +31,7 @@ pub(super) fn write(
         Ending::Torn => text.push_str("{\"event\":\"finis"),
         _ => {}
     }
-    fs::write(order.run_file(), order.asked.to_json()?)?;
+    fs::write(order.run_file(), order.to_json()?)?;
     fs::write(order.results_file(), text)?;
     fs::write(&order.log, "mock: nothing ran\n")
 }
@@ -39,14 +39,10 @@ pub(super) fn write(
 fn told(order: &Order, ending: &Ending, uuid: Option<String>) -> Vec<Event> {
     let mut events = vec![Event::Started(Box::new(Started {
         version: protocol::VERSION,
-        run: order.asked.run().to_owned(),
+        run: order.told.clone(),
         scenario_version: env!("CARGO_PKG_VERSION").into(),
         libtorch_version: "2.11.0".into(),
-        threads: order
-            .asked
-            .builtin()
-            .and_then(|asked| asked.threads)
-            .unwrap_or(1),
+        threads: order.cell.threads.unwrap_or(1),
         cuda: uuid.map(|uuid| CudaFacts {
             device_name: "no GPU: nothing ran".into(),
             uuid,
@@ -96,7 +92,7 @@ fn letters(order: &Order) -> u32 {
 pub(super) fn measured_seconds(order: &Order, speed: f64) -> f64 {
     // A per cent of spread, so that statistics have something to work on.
     let spread = 1.0 + f64::from(letters(order) % 21) / 2000.0;
-    0.01 * spread / speed * f64::from(order.asked.steps().1)
+    0.01 * spread / speed * f64::from(order.cell.plan.steps.measured)
 }
 
 fn named(pairs: &[(&str, Option<f64>)]) -> Values {
@@ -107,13 +103,14 @@ fn named(pairs: &[(&str, Option<f64>)]) -> Values {
 /// Metrics that agree with each other and are the same for the same run.
 fn metrics(order: &Order, speed: f64, sound: bool) -> Vec<Event> {
     let letters = letters(order);
-    let (warmup, steps) = order.asked.steps();
-    let variant = order.asked.builtin().map(|asked| &asked.variant);
-    let builtin = order.asked.builtin();
-    let task = builtin.map_or(Task::Inference, |asked| asked.task);
-    let of_step = match &order.asked {
-        Asked::Builtin(asked) => Some(asked.variant.own_samples(asked.ranks)),
-        Asked::Program { run, .. } => run.samples_per_step,
+    let steps = order.cell.plan.steps;
+    let (warmup, steps) = (steps.warmup, steps.measured);
+    let (variant, task, of_step) = match &order.cell.work {
+        Work::Builtin { variant, task, .. } => {
+            let samples = variant.own_samples(order.cell.plan.ranks);
+            (Some(variant), *task, Some(samples))
+        }
+        Work::Program { program, .. } => (None, Task::Inference, program.samples_per_step),
     };
     let samples = of_step.map(|of_step| of_step * f64::from(steps));
     let measured_seconds = measured_seconds(order, speed);

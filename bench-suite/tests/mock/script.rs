@@ -29,9 +29,10 @@ impl Script {
     }
 
     pub(super) fn ending(&self, order: &Order) -> Ending {
-        let variant = order.asked.builtin().map(|asked| &asked.variant);
+        let work = &order.cell.work;
+        let variant = work.program().is_none().then(|| work.variant());
         let named = variant.map(ToString::to_string).unwrap_or_default();
-        let text = format!("{} {} {named}", order.run, order.image);
+        let text = format!("{} {} {named}", order.run, order.cell.plan.image);
         let fits = |pattern: &str| pattern == "*" || text.contains(pattern);
         let rule = self.rules.iter().find(|(pattern, _)| fits(pattern));
         match rule.map(|(_, ending)| ending.clone()) {

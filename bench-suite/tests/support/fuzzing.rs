@@ -4,7 +4,7 @@ use protocol::{Phase, RunFile, Values};
 use record::{Isolation, Window};
 
 use crate::{
-    executors::{Asked, Execution},
+    executors::Execution,
     results::{self, Results},
     values::{self, Seen},
 };
@@ -24,9 +24,9 @@ pub fn values(
         return None;
     }
     let mut execution = Execution::new(Isolation::default());
-    execution.wall_seconds = lived_seconds;
+    execution.record.wall_seconds = lived_seconds;
     let told = results.first();
-    let began = told.phases_since(execution.started_at, lived_seconds);
+    let began = told.phases_since(execution.record.started_at, lived_seconds);
     let values = values::of(&Seen {
         rank: 0,
         told,
@@ -34,11 +34,6 @@ pub fn values(
         measured: Window::of(Phase::Measure, &began, &told.phase_seconds),
         has_life: false,
     });
-    let contradiction = values::contradiction(
-        &values,
-        told,
-        &Asked::Builtin(Box::new(asked.clone())),
-        &execution,
-    );
+    let contradiction = values::contradiction(&values, told, Some(asked), &execution);
     Some((values, contradiction))
 }
