@@ -52,17 +52,16 @@ impl Printer {
 
     pub(crate) fn finish(&self) -> Result<()> {
         match self.failed.get() {
-            Some(error) => Err(Error::Output {
-                source: io::Error::new(error.kind(), error.to_string()),
-            }),
+            Some(error) => Err(Error::Trouble(format!(
+                "the output cannot be written: {error}"
+            ))),
             None => Ok(()),
         }
     }
 
     /// A result for programs, on standard output.
     pub(crate) fn json<T: serde::Serialize + ?Sized>(&self, value: &T) -> Result<()> {
-        let text = serde_json::to_string_pretty(value).map_err(|source| Error::Json { source })?;
-        self.json_text(&text);
+        self.json_text(&serde_json::to_string_pretty(value)?);
         Ok(())
     }
 

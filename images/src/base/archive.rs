@@ -84,14 +84,11 @@ const COMPRESSED: [&[u8]; 4] = [
 ];
 
 pub(super) fn bad_archive(file: &Path, cause: impl Into<String>) -> Error {
-    Error::BadBase {
-        file: file.to_owned(),
-        // Never what a reader says about its bytes: the file may be anybody's, named in a spec that
-        // somebody else wrote. Names of members are quoted.
-        cause: printable(cause.into()),
-        next: "give an uncompressed tar archive of a root file system, or what `docker image save` \
-               or `podman save` writes",
-    }
+    let next = "give an uncompressed tar archive of a root file system, or what `docker image save` or \
+                `podman save` writes";
+    // Never what a reader says about its bytes: the file may be anybody's, named in a spec that
+    // somebody else wrote. Names of members are quoted.
+    Error::bad_base(file, &printable(cause.into()), next)
 }
 
 fn look_into(file: &Path, digest: Digest, cache: &Cache) -> Result<ReadyBase> {

@@ -14,19 +14,71 @@ use bench_suite::{
     session::{self, Session, SessionError, Totals},
     suite::{MAX_BLOCKS, Suite},
 };
+use clap::Args;
 use record::{Deciding, RunPolicy, SessionFolder, SidesCompared, Tool};
 use reports::format::plural;
 use tokio_util::sync::CancellationToken;
 
 use self::{target::Target, watch::Watch};
 use crate::{
-    cli::{BenchArgs, Format, ShareArgs},
-    commands::{program, scenarios},
-    error::{Error, Result},
+    cli::{By, Format, ShareArgs, TargetArgs, by, exit_codes, time},
+    commands::{
+        program::{self, ProgramArgs},
+        scenarios,
+    },
+    error::{Error, Result, writing},
     printer::{self, Printer},
     table::table,
     workspace,
 };
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = exit_codes!())]
+pub(crate) struct BenchArgs {
+    /// A suite in `scenarios/`, or a file; may be given several times. Default: smoke, or the
+    /// program after `--`
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "command")]
+    pub(crate) suite: Vec<String>,
+    /// Of the suites this cell alone, as reports name it, or this scenario; may be given several
+    /// times
+    #[arg(long, value_name = "SCENARIO[ · VARIANT]")]
+    pub(crate) cell: Vec<String>,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    #[command(flatten)]
+    pub(crate) share: ShareArgs,
+    /// How many times every cell runs, with --until-decided at most; default: what the suite says, and 1000 with --until-decided
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) blocks: Option<u32>,
+    /// Attribute memory and time of a warm-up step to the modules of the model, for the report; it
+    /// takes at least 3 warm-up steps
+    #[arg(long)]
+    pub(crate) attribution: bool,
+    /// Add blocks until every gated metric is decided between the first image and the others (or
+    /// as --by says), or the time budget ends
+    #[arg(long)]
+    pub(crate) until_decided: bool,
+    /// How long --until-decided may take, such as `90min` or `2h`; default: 1h
+    #[arg(long, value_name = "TIME", requires = "until_decided", value_parser = time)]
+    pub(crate) time_budget: Option<Duration>,
+    /// Decide between two values of one axis, such as `precision=fp32,amp-bf16`, in place of images
+    #[arg(long, value_name = "AXIS=BASE,HEAD", requires = "until_decided", value_parser = by)]
+    pub(crate) by: Option<By>,
+    /// The session's folder; default: `sessions/` and the session's name
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    pub(crate) out: Option<PathBuf>,
+    /// Go on with a session that was cut off, as it was begun: no other option is needed
+    #[arg(long, value_name = "DIR")]
+    pub(crate) resume: Option<PathBuf>,
+    /// Say what would run, and start nothing; a complete image is pulled for its name
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// The suite of a program, of a session that goes on.
+    #[arg(skip)]
+    pub(crate) program_suite: Option<String>,
+}
 
 /// How often a run is attempted again that the engine and not the workload failed.
 const ENGINE_RETRIES: u32 = 2;
@@ -222,10 +274,7 @@ pub(crate) fn scratch(what: &str) -> Result<tempfile::TempDir> {
     tempfile::Builder::new()
         .prefix(&format!("torchgauge-{what}-"))
         .tempdir()
-        .map_err(|source| Error::Write {
-            path: std::env::temp_dir(),
-            source,
-        })
+        .map_err(writing(&std::env::temp_dir()))
 }
 
 /// Suites as they were asked for.
@@ -240,10 +289,7 @@ pub(crate) fn load(suites: &Suites) -> Result<Vec<Suite>> {
         Suites::Program(text) => return Ok(vec![program::suite(text)?]),
     };
     let catalog = scenarios::catalog()?;
-    names
-        .iter()
-        .map(|name| catalog.load(name).map_err(Error::Suite))
-        .collect()
+    names.iter().map(|name| Ok(catalog.load(name)?)).collect()
 }
 
 /// The suites that the user named, or the one that says whether everything works.
@@ -361,22 +407,14 @@ fn report(folder: &SessionFolder, printer: &Printer) -> Result<()> {
 
 pub(crate) fn end(totals: Totals, command: &str, folder: &SessionFolder) -> Result<()> {
     if totals.remaining > 0 {
-        return Err(Error::Unfinished {
-            remaining: totals.remaining,
-            command: match command {
-                "node" => {
-                    let words = [command.to_owned(), folder.path().display().to_string()];
-                    format!("{} {}", protocol::program(), record::command_line(&words))
-                }
-                _ => resume::command(command, folder.path()),
-            },
-        });
+        let runs = plural(totals.remaining, "run is", "runs are");
+        return Err(Error::Undecided(format!(
+            "{runs} still to do; go on with: {}",
+            resume::command(command, folder.path())
+        )));
     }
     if totals.failed > 0 {
-        return Err(Error::RunsFailed {
-            failed: totals.failed,
-            planned: totals.planned,
-        });
+        return Err(Error::runs_failed(totals.failed, totals.planned));
     }
     Ok(())
 }

@@ -139,14 +139,10 @@ impl<'a> Target<'a> {
         let hosts = hosts.map(|host| (host.name().to_owned(), host.facts()));
         let hosts: Vec<_> = hosts.collect();
         let device = args.device.as_deref().unwrap_or("auto");
-        let choice: Choice = device
-            .parse()
-            .map_err(|source| Error::Device(Box::new(source)))?;
+        let choice: Choice = device.parse()?;
         let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
         let by_name = hosts.iter().map(|(name, machine)| (name.as_str(), machine));
-        let places = choice
-            .places(by_name, visible.as_deref(), ranks)
-            .map_err(|source| Error::Device(Box::new(source)))?;
+        let places = choice.places(by_name, visible.as_deref(), ranks)?;
         Ok(Self {
             args,
             root,

@@ -207,10 +207,7 @@ fn read_csv(path: &Path, printer: &Printer) -> Result<Vec<Point>> {
 }
 
 fn refused(name: &str, source: TrendError) -> Error {
-    Error::Series {
-        name: name.to_owned(),
-        source: Box::new(source),
-    }
+    Error::Input(format!("{name}: {source}"))
 }
 
 fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followed> {
@@ -341,7 +338,7 @@ fn write(
         None => args.folder.path()?.display().to_string(),
     };
     let made = Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
-    let json = serde_json::to_string_pretty(found).map_err(|source| Error::Json { source })?;
+    let json = serde_json::to_string_pretty(found)?;
     let files = [
         (
             "trend.html",
