@@ -7,7 +7,11 @@ pub(crate) mod resume;
 pub(crate) mod target;
 mod watch;
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use bench_suite::{
     plan::Plan,
@@ -135,15 +139,10 @@ pub(crate) async fn measure(
         show(&plan, args.until_decided, printer);
         return Ok(None);
     }
-    let place = match (resumed, &args.resume, &args.out) {
-        (Some(session), Some(folder), _) => Place::Resume {
-            folder: folder.clone(),
-            name: session.session,
-        },
-        (_, _, Some(folder)) => Place::New {
-            folder: folder.clone(),
-        },
-        _ => Place::Fresh,
+    let begun = resumed.map(|session| session.session);
+    let place = match args.resume.as_ref().or(args.out.as_ref()) {
+        Some(folder) => Place::at(folder, begun),
+        None => Place::fresh(),
     };
     let job = Job {
         target: &mut target,
@@ -160,17 +159,32 @@ pub(crate) async fn measure(
 }
 
 /// Where a session lies, or will lie.
-pub(crate) enum Place {
+pub(crate) struct Place {
+    folder: PathBuf,
+    name: String,
+    /// Whether a session of this name was begun there.
+    is_begun: bool,
+}
+
+impl Place {
+    /// A folder, and the name of the session that was begun there, where one was.
+    pub(crate) fn at(folder: &Path, begun: Option<String>) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            is_begun: begun.is_some(),
+            name: begun.unwrap_or_else(session::fresh_name),
+        }
+    }
+
     /// Below `sessions`, by its name.
-    Fresh,
-    New {
-        folder: PathBuf,
-    },
-    /// In this folder, where a session of this name was begun.
-    Resume {
-        folder: PathBuf,
-        name: String,
-    },
+    fn fresh() -> Self {
+        let name = session::fresh_name();
+        Self {
+            folder: Path::new("sessions").join(&name),
+            name,
+            is_begun: false,
+        }
+    }
 }
 
 /// A session to be carried out.
@@ -197,10 +211,11 @@ impl Job<'_> {
                     .to_owned(),
             ));
         }
-        let name = match &self.place {
-            Place::Resume { name, .. } => name.clone(),
-            Place::Fresh | Place::New { .. } => session::fresh_name(),
-        };
+        let Place {
+            folder,
+            name,
+            is_begun,
+        } = self.place;
         let ready = target.ready(&name, &self.share, printer).await?;
         let mut plan = self.plan;
         plan.session = record::Session {
@@ -223,10 +238,10 @@ impl Job<'_> {
             },
             ..plan.session
         };
-        let mut session = match self.place {
-            Place::Resume { folder, .. } => Session::resume(&folder, plan)?,
-            Place::New { folder } => Session::create(&folder, &name, plan)?,
-            Place::Fresh => Session::create(&PathBuf::from("sessions").join(&name), &name, plan)?,
+        let mut session = if is_begun {
+            Session::resume(&folder, plan)?
+        } else {
+            Session::create(&folder, &name, plan)?
         };
         let folder = session.folder().clone();
         printer.note(&format!("session {name} in {}", folder.path().display()));
@@ -277,31 +292,31 @@ pub(crate) fn scratch(what: &str) -> Result<tempfile::TempDir> {
         .map_err(writing(&std::env::temp_dir()))
 }
 
-/// Suites as they were asked for.
-pub(crate) enum Suites {
-    Named(Vec<String>),
-    Program(String),
+/// Suites as they were asked for: by name, or the text of a program's.
+pub(crate) struct Suites {
+    pub(crate) named: Vec<String>,
+    pub(crate) program: Option<String>,
 }
 
 pub(crate) fn load(suites: &Suites) -> Result<Vec<Suite>> {
-    let names = match suites {
-        Suites::Named(names) => names,
-        Suites::Program(text) => return Ok(vec![program::suite(text)?]),
-    };
-    let catalog = scenarios::catalog()?;
-    names.iter().map(|name| Ok(catalog.load(name)?)).collect()
+    if let Some(text) = &suites.program {
+        return Ok(vec![program::suite(text)?]);
+    }
+    let (catalog, named) = (scenarios::catalog()?, suites.named.iter());
+    named.map(|name| Ok(catalog.load(name)?)).collect()
 }
 
 /// The suites that the user named, or the one that says whether everything works.
 fn suites(args: &BenchArgs) -> Result<Suites> {
-    Ok(match (&args.program_suite, args.suite.as_slice()) {
-        (Some(text), _) => Suites::Program(text.clone()),
-        (None, []) if !args.program.command.is_empty() => {
-            Suites::Program(args.program.suite_text()?)
+    let (mut named, mut program) = (args.suite.clone(), args.program_suite.clone());
+    if named.is_empty() && program.is_none() {
+        if args.program.command.is_empty() {
+            named.push("smoke".to_owned());
+        } else {
+            program = Some(args.program.suite_text()?);
         }
-        (None, []) => Suites::Named(vec!["smoke".to_owned()]),
-        (None, names) => Suites::Named(names.to_vec()),
-    })
+    }
+    Ok(Suites { named, program })
 }
 
 fn tell_left_out(plan: &Plan, printer: &Printer) {
@@ -419,7 +434,7 @@ pub(crate) fn end(totals: Totals, command: &str, folder: &SessionFolder) -> Resu
     Ok(())
 }
 
-fn tool(root: &std::path::Path) -> Tool {
+fn tool(root: &Path) -> Tool {
     let git = |words: &[&str]| {
         let output = std::process::Command::new("git")
             .args(words)

@@ -203,14 +203,8 @@ impl<'a> Target<'a> {
         let sources = &self.args.sources;
         let whole = |path: &Option<PathBuf>| path.as_ref().and_then(|path| absolute(path).ok());
         Asked {
-            suites: match suites {
-                Suites::Named(names) => resume::whole(names),
-                Suites::Program(_) => Vec::new(),
-            },
-            program: match suites {
-                Suites::Named(_) => None,
-                Suites::Program(text) => Some(text.clone()),
-            },
+            suites: resume::whole(&suites.named),
+            program: suites.program.clone(),
             cells: cells.to_vec(),
             images,
             device: resume::devices(&self.places),
