@@ -67,7 +67,7 @@ rooms! {
     // As without an engine: another machine runs the same command.
     DeviceError => |error| match error {
         DeviceError::NoGpu(_) => Code::Trouble,
-        _ => Code::BadUsage,
+        DeviceError::Refused(_) => Code::BadUsage,
     },
     protocol::ParseDeviceError => |_| Code::BadUsage,
     bench_suite::host::LockError => |_| Code::Trouble,
@@ -151,10 +151,13 @@ impl Error {
             Self::Gate(_) => Code::GateSaysNo,
             Self::Undecided(_) => Code::SomeRunsFailed,
             Self::Room(code, _) => *code,
-            Self::Images(I::Io { source, .. }) if is_no_file(source) => Code::BadUsage,
+            Self::Images(I::Io { source, .. }) if !is_no_file(source) => Code::Trouble,
             // What the user gave, on the command line or in a file.
-            Self::Input(_) | Self::Suite(_) => Code::BadUsage,
-            Self::Images(I::Input(_) | I::Yaml(_) | I::Unpinned { .. }) => Code::BadUsage,
+            Self::Input(_)
+            | Self::Suite(_)
+            | Self::Images(I::Input(_) | I::Yaml(_) | I::Unpinned { .. } | I::Io { .. }) => {
+                Code::BadUsage
+            }
             Self::Trouble(_) | Self::Images(_) => Code::Trouble,
         }
     }

@@ -115,8 +115,9 @@ impl Printer {
         let mut bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         if self.live {
             bar = self.bars.add(bar);
-            tick.into_iter()
-                .for_each(|tick| bar.enable_steady_tick(tick));
+            if let Some(tick) = tick {
+                bar.enable_steady_tick(tick);
+            }
         } else {
             bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
         }
