@@ -64,27 +64,10 @@ pub enum Error {
         error: Box<strict_yaml::YamlError>,
     },
 
-    /// A lock that cannot be believed.
-    #[error(
-        "the lock {} cannot be used: {cause}; restore it, or make it anew with \
-         `{program} images lock`",
-        file.display(),
-        program = protocol::program()
-    )]
-    BadLock { file: PathBuf, cause: String },
-
     /// apt does not offer a package, or not in the locked version.
     #[error("apt offers no {what}: {cause}; {next}")]
     NoPackage {
         what: String,
-        cause: String,
-        next: &'static str,
-    },
-
-    /// A base archive that cannot be used.
-    #[error("the base archive {} cannot be used: {cause}; {next}", file.display())]
-    BadBase {
-        file: PathBuf,
         cause: String,
         next: &'static str,
     },
@@ -95,6 +78,23 @@ impl Error {
     pub(crate) fn wrong_hash(what: &str, expected: Digest, found: Digest, next: &str) -> Self {
         Self::Trouble(format!(
             "{what} has the wrong content: expected {expected}, found {found}; {next}"
+        ))
+    }
+
+    /// A lock that cannot be believed.
+    pub(crate) fn bad_lock(file: &Path, cause: &str) -> Self {
+        Self::Input(format!(
+            "the lock {} cannot be used: {cause}; restore it, or make it anew with `{} images lock`",
+            file.display(),
+            protocol::program()
+        ))
+    }
+
+    /// A base archive that cannot be used.
+    pub(crate) fn bad_base(file: &Path, cause: &str, next: &str) -> Self {
+        let file = file.display();
+        Self::Input(format!(
+            "the base archive {file} cannot be used: {cause}; {next}"
         ))
     }
 

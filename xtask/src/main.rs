@@ -3,7 +3,6 @@
 mod cli;
 mod commands;
 mod error;
-mod exit_code;
 mod printer;
 mod progress;
 mod table;
@@ -14,13 +13,12 @@ mod workspace;
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use cli::{
-    BenchArgs, ClaimsArgs, CompareArgs, DistArgs, DoctorArgs, FitArgs, ImagesCommand, ReportArgs,
-    TestArgs, exit_codes,
-};
+use cli::exit_codes;
 use commands::{
-    bisect::BisectArgs, history::HistoryArgs, ledger::LedgerArgs, node::NodeArgs,
-    scenarios::ScenariosCommand, site::SiteArgs, trend::TrendArgs,
+    bench::BenchArgs, bisect::BisectArgs, claims::ClaimsArgs, compare::CompareArgs, dist::DistArgs,
+    doctor::DoctorArgs, fit::FitArgs, history::HistoryArgs, images::ImagesCommand,
+    ledger::LedgerArgs, node::NodeArgs, report::ReportArgs, scenarios::ScenariosCommand,
+    site::SiteArgs, test::TestArgs, trend::TrendArgs,
 };
 use printer::Printer;
 

@@ -4,6 +4,7 @@ use std::{
     borrow::Cow,
     io::{self, IsTerminal, Write},
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -52,17 +53,16 @@ impl Printer {
 
     pub(crate) fn finish(&self) -> Result<()> {
         match self.failed.get() {
-            Some(error) => Err(Error::Output {
-                source: io::Error::new(error.kind(), error.to_string()),
-            }),
+            Some(error) => Err(Error::Trouble(format!(
+                "the output cannot be written: {error}"
+            ))),
             None => Ok(()),
         }
     }
 
     /// A result for programs, on standard output.
     pub(crate) fn json<T: serde::Serialize + ?Sized>(&self, value: &T) -> Result<()> {
-        let text = serde_json::to_string_pretty(value).map_err(|source| Error::Json { source })?;
-        self.json_text(&text);
+        self.json_text(&serde_json::to_string_pretty(value)?);
         Ok(())
     }
 
@@ -102,54 +102,25 @@ impl Printer {
         self.note(&format!("\n── {text}"));
     }
 
-    /// A bar over bytes; hidden where nobody watches.
-    pub(crate) fn bytes_bar(&self, label: &str, total: Option<u64>) -> ProgressBar {
-        let bar = match total {
-            Some(total) => ProgressBar::new(total).with_style(style(
-                "{msg:<34} {wide_bar} {binary_bytes:>11} of {binary_total_bytes:<11} {eta:>4}",
-            )),
-            None => ProgressBar::new_spinner().with_style(style("{msg:<34} {binary_bytes:>11}")),
-        };
-        self.add(bar, label)
-    }
-
-    /// A bar over crates that are compiled; hidden where nobody watches.
-    pub(crate) fn crates_bar(&self, label: &str, total: u64) -> ProgressBar {
-        let bar = ProgressBar::new(total).with_style(style(
-            "{spinner} {pos} of {len} crates, {elapsed}  {wide_msg}",
-        ));
-        self.ticking(bar, label)
-    }
-
-    /// A spinner with the time it has turned; hidden where nobody watches.
-    pub(crate) fn spinner(&self, label: &str) -> ProgressBar {
-        let bar = ProgressBar::new_spinner().with_style(style("{spinner} {msg}  {elapsed}"));
-        self.ticking(bar, label)
-    }
-
-    fn ticking(&self, bar: ProgressBar, label: &str) -> ProgressBar {
-        let bar = self.add(bar, label);
+    /// A bar of this template, which ticks where nothing else moves it; hidden where nobody watches.
+    pub(crate) fn bar(
+        &self,
+        template: &str,
+        label: &str,
+        total: Option<u64>,
+        tick: Option<Duration>,
+    ) -> ProgressBar {
+        let style = ProgressStyle::with_template(template);
+        let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+        let mut bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         if self.live {
-            bar.enable_steady_tick(std::time::Duration::from_millis(120));
-        }
-        bar
-    }
-
-    /// A bar over counted things; hidden where nobody watches.
-    pub(crate) fn count_bar(&self, label: &str, total: u64) -> ProgressBar {
-        let bar = ProgressBar::new(total).with_style(style(
-            "{pos:>4} of {len}  {bar:24}  {elapsed} elapsed, ETA {eta}  {wide_msg}",
-        ));
-        self.add(bar, label)
-    }
-
-    fn add(&self, bar: ProgressBar, label: &str) -> ProgressBar {
-        let bar = if self.live {
-            self.bars.add(bar)
+            bar = self.bars.add(bar);
+            if let Some(tick) = tick {
+                bar.enable_steady_tick(tick);
+            }
         } else {
             bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
-            bar
-        };
+        }
         bar.set_message(printable(label).into_owned());
         bar
     }
@@ -200,10 +171,6 @@ fn inert_json(text: &str) -> Cow<'_, str> {
     let text: String = text.chars().map(escaped).collect();
     // What CI reads as a command anywhere in a line; in JSON it stands in a string.
     Cow::Owned(text.replace("##", "#\\u0023"))
-}
-
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 #[cfg(test)]

@@ -9,25 +9,35 @@ use crate::printer::Printer;
 
 /// A line is worth printing for a step that takes this long.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two turns of what turns by itself.
+const TICK: Duration = Duration::from_millis(120);
 /// Between two lines of one step.
 const PACE: Duration = Duration::from_secs(20);
+
+const BYTES: &str = "{msg:<34} {binary_bytes:>11}";
+const BYTES_OF: &str =
+    "{msg:<34} {wide_bar} {binary_bytes:>11} of {binary_total_bytes:<11} {eta:>4}";
+const CRATES: &str = "{spinner} {pos} of {len} crates, {elapsed}  {wide_msg}";
+const SPINNER: &str = "{spinner} {msg}  {elapsed}";
 
 impl Progress for Printer {
     fn start(&self, action: Action, object: &str, total: Option<u64>) -> Box<dyn Meter> {
         let label = format!("{action} {object}");
-        let bar = match (action.counts_bytes(), total) {
-            (true, total) => self.bytes_bar(&label, total),
-            (false, Some(total)) => self.crates_bar(&label, total),
-            (false, None) => self.spinner(&label),
+        let (template, tick) = match (action.counts_bytes(), total) {
+            (true, Some(_)) => (BYTES_OF, None),
+            (true, None) => (BYTES, None),
+            (false, Some(_)) => (CRATES, Some(TICK)),
+            (false, None) => (SPINNER, Some(TICK)),
         };
-        let lines = (!self.is_live()).then(|| Lines {
-            printer: self.clone(),
+        Box::new(Step {
+            bar: self.bar(template, &label, total, tick),
+            label,
+            lines: (!self.is_live()).then(|| self.clone()),
             counts_bytes: action.counts_bytes(),
             begun: Instant::now(),
             last: None,
             total,
-        });
-        Box::new(Step { bar, label, lines })
+        })
     }
 
     fn note(&self, text: &str) {
@@ -39,32 +49,12 @@ impl Progress for Printer {
 struct Step {
     bar: ProgressBar,
     label: String,
-    lines: Option<Lines>,
-}
-
-struct Lines {
-    printer: Printer,
+    /// Where lines go, in place of a bar.
+    lines: Option<Printer>,
     counts_bytes: bool,
     begun: Instant,
     last: Option<Instant>,
     total: Option<u64>,
-}
-
-impl Lines {
-    fn tell(&mut self, label: &str, done: u64) {
-        let now = Instant::now();
-        let due = match self.last {
-            None => now.duration_since(self.begun) >= PATIENCE,
-            Some(last) => now.duration_since(last) >= PACE,
-        };
-        if due {
-            self.last = Some(now);
-            let elapsed = now.duration_since(self.begun);
-            let extent = extent(self.counts_bytes, done, self.total);
-            let text = format!("{label}: {extent}, {:.0} s", elapsed.as_secs_f64());
-            self.printer.note(&text);
-        }
-    }
 }
 
 /// `120 of 545 MB`, `13 of 74 crates`.
@@ -81,16 +71,22 @@ fn extent(counts_bytes: bool, done: u64, total: Option<u64>) -> String {
 impl Meter for Step {
     fn advance_to(&mut self, done: u64) {
         self.bar.set_position(done);
-        if let Some(lines) = &mut self.lines {
-            lines.tell(&self.label, done);
+        let now = Instant::now();
+        let due = match self.last {
+            None => now.duration_since(self.begun) >= PATIENCE,
+            Some(last) => now.duration_since(last) >= PACE,
+        };
+        if let Some(printer) = self.lines.as_ref().filter(|_| due) {
+            self.last = Some(now);
+            let elapsed = now.duration_since(self.begun).as_secs_f64();
+            let extent = extent(self.counts_bytes, done, self.total);
+            printer.note(&format!("{}: {extent}, {elapsed:.0} s", self.label));
         }
     }
 
     fn set_total(&mut self, total: u64) {
         self.bar.set_length(total);
-        if let Some(lines) = &mut self.lines {
-            lines.total = Some(total);
-        }
+        self.total = Some(total);
     }
 
     fn message(&mut self, text: &str) {
@@ -102,14 +98,10 @@ impl Meter for Step {
 impl Drop for Step {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
-        if let Some(Lines { printer, begun, .. }) = &self.lines
-            && begun.elapsed() >= PATIENCE
-        {
-            printer.note(&format!(
-                "{}: done in {:.0} s",
-                self.label,
-                begun.elapsed().as_secs_f64()
-            ));
+        let elapsed = self.begun.elapsed();
+        if let Some(printer) = self.lines.as_ref().filter(|_| elapsed >= PATIENCE) {
+            let seconds = elapsed.as_secs_f64();
+            printer.note(&format!("{}: done in {seconds:.0} s", self.label));
         }
     }
 }

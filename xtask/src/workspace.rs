@@ -2,13 +2,13 @@
 //! user's cache, which this program writes from what it carries.
 
 use std::{
-    env, fs, io,
+    env, fs,
     path::{Path, PathBuf},
 };
 
 use images::Cache;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, starting, writing};
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
@@ -32,10 +32,17 @@ pub(crate) fn program() -> &'static str {
 /// The checkout: the nearest folder upwards from here that has `scenarios/` and `images/`, else,
 /// where cargo runs this program, the one that cargo runs it from.
 pub(crate) fn checkout() -> Result<PathBuf> {
-    let here = env::current_dir().map_err(|source| Error::Start {
-        what: "the current folder".into(),
-        source,
-    })?;
+    let here = env::current_dir().map_err(starting("the current folder"))?;
+    checkout_from(&here).ok_or_else(|| {
+        Error::Input(format!(
+            "no checkout of Torchgauge at {} or above it; `test`, `codegen` and `dist` need one, whose \
+             root has `scenarios/` and `images/`",
+            here.display()
+        ))
+    })
+}
+
+fn checkout_from(here: &Path) -> Option<PathBuf> {
     // Asked while it runs: compiled in, it would make the program's bytes those of one folder.
     let manifest = env::var_os("CARGO_MANIFEST_DIR").filter(|_| is_run_by_cargo());
     let cargos = manifest.as_deref().map(Path::new).and_then(Path::parent);
@@ -43,7 +50,6 @@ pub(crate) fn checkout() -> Result<PathBuf> {
         .chain(cargos)
         .find(|folder| folder.join("scenarios").is_dir() && folder.join("images").is_dir())
         .map(Path::to_owned)
-        .ok_or(Error::NoWorkspace { here })
 }
 
 /// Cargo's target folder of a checkout.
@@ -54,10 +60,8 @@ pub(crate) fn target(root: &Path) -> PathBuf {
 
 /// The checkout, or the folder that stands in for it.
 pub(crate) fn root() -> Result<PathBuf> {
-    match checkout() {
-        Err(Error::NoWorkspace { .. }) => carried(&embedded_place()?),
-        found => found,
-    }
+    let here = env::current_dir().map_err(starting("the current folder"))?;
+    checkout_from(&here).map_or_else(|| carried(&embedded_place()?), Ok)
 }
 
 /// The revision of what lies in `root`, where it is this program's own.
@@ -75,19 +79,16 @@ fn embedded_place() -> Result<PathBuf> {
 
 /// Writes what this program carries into `place`, whole or not at all, where it is not there yet.
 fn carried(place: &Path) -> Result<PathBuf> {
-    let failed = |source: io::Error| Error::Write {
-        path: place.to_owned(),
-        source,
-    };
+    let failed = writing(place);
     let parent = place.parent().unwrap_or(place);
     if !place.is_dir() {
-        fs::create_dir_all(parent).map_err(failed)?;
-        let fresh = tempfile::tempdir_in(parent).map_err(failed)?;
+        fs::create_dir_all(parent).map_err(&failed)?;
+        let fresh = tempfile::tempdir_in(parent).map_err(&failed)?;
         let stubs = STUBS.iter().map(|(name, text)| (*name, text.as_bytes()));
         for (name, content) in FILES.iter().copied().chain(stubs) {
             let file = fresh.path().join(name);
-            fs::create_dir_all(file.parent().unwrap_or(parent)).map_err(failed)?;
-            fs::write(file, content).map_err(failed)?;
+            fs::create_dir_all(file.parent().unwrap_or(parent)).map_err(&failed)?;
+            fs::write(file, content).map_err(&failed)?;
         }
         match fs::rename(fresh.path(), place) {
             // Another process was faster, with the same files.

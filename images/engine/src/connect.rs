@@ -43,22 +43,23 @@ impl Engine {
     /// [`Error::NoEngine`] lists what was tried and how to start one;
     /// [`Error::Endpoint`] where `DOCKER_HOST` or a context cannot be used.
     pub async fn connect(endpoint: &Endpoint) -> Result<Self> {
-        let mut attempts = Vec::new();
-        for candidate in endpoint.candidates()? {
-            match Self::open(candidate).await {
-                Ok(engine) => return Ok(engine),
-                Err(attempt) => attempts.push(attempt),
-            }
-        }
-        Err(Error::NoEngine(attempts))
+        Ok(Self::connect_up_to(1, endpoint).await?.remove(0))
     }
 
     /// Connects to every engine that answers: [`Engine::connect`] takes the first of them. Two
     /// addresses of one engine count once.
     pub async fn connect_all(endpoint: &Endpoint) -> Result<Vec<Self>> {
+        Self::connect_up_to(usize::MAX, endpoint).await
+    }
+
+    /// Connects to the first engines that answer, of which there is at least one.
+    async fn connect_up_to(most: usize, endpoint: &Endpoint) -> Result<Vec<Self>> {
         let mut engines: Vec<Self> = Vec::new();
         let mut attempts = Vec::new();
         for candidate in endpoint.candidates()? {
+            if engines.len() == most {
+                break;
+            }
             match Self::open(candidate).await {
                 Ok(engine) => {
                     let same = |known: &Self| {

@@ -1,5 +1,7 @@
 //! A container from creation to removal.
 
+use std::io;
+
 use bollard::query_parameters::{CreateContainerOptionsBuilder, KillContainerOptionsBuilder};
 use tokio::sync::watch;
 
@@ -7,7 +9,6 @@ use crate::{
     body::create_body,
     connect::Engine,
     error::{Cause, Error, Result},
-    facts::Product,
     fallback::{Fallback, fall_back},
     registry::short,
     spec::ContainerSpec,
@@ -44,10 +45,7 @@ impl Engine {
         let creation = tokio::spawn(async move { engine.create_falling_back(spec).await });
         match creation.await {
             Ok(result) => result,
-            Err(error) => {
-                let cause = Cause::Local(std::io::Error::other(error.to_string()));
-                Err(self.failed("create container", name, cause))
-            }
+            Err(error) => Err(self.failed("create container", name, io::Error::other(error))),
         }
     }
 
@@ -127,7 +125,7 @@ impl Container {
             let product = self.engine.facts().product;
             let fallback = fall_back(&mut spec, product, &self.fallbacks, cause.message());
             let Some(fallback) = fallback else {
-                return Err(self.engine.failed("start container", &self.name, cause));
+                return Err(self.failed("start container", cause));
             };
             self.engine.remove_by_id(&self.id).await?;
             let mut fresh = self.engine.create(&spec).await?;
@@ -152,26 +150,20 @@ impl Container {
     }
 
     async fn signal(&self, signal: &str) -> Result<()> {
-        let options = KillContainerOptionsBuilder::default()
-            .signal(signal)
-            .build();
-        let killed = self
-            .engine
-            .docker()
-            .kill_container(&self.id, Some(options))
-            .await;
-        match killed.map_err(Cause::from) {
-            Ok(()) => Ok(()),
-            Err(cause) if cause.has_status(404) || cause.has_status(409) => Ok(()),
-            // Podman before 5 answers 500 where the container has ended.
-            Err(cause)
-                if self.engine.facts().product == Product::Podman
-                    && cause.message().contains("can only kill running containers") =>
-            {
-                Ok(())
-            }
-            Err(cause) => Err(self.engine.failed("kill container", &self.name, cause)),
+        let options = KillContainerOptionsBuilder::default().signal(signal);
+        let docker = self.engine.docker();
+        let killed = docker.kill_container(&self.id, Some(options.build()));
+        // Podman before 5 answers 500 where the container has ended.
+        let ended = "can only kill running containers";
+        match Cause::absent(killed.await) {
+            Ok(_) => Ok(()),
+            Err(cause) if cause.has_status(409) || cause.message().contains(ended) => Ok(()),
+            Err(cause) => Err(self.failed("kill container", cause)),
         }
+    }
+
+    pub(crate) fn failed(&self, operation: &'static str, cause: impl Into<Cause>) -> Error {
+        self.engine.failed(operation, &self.name, cause)
     }
 
     /// Kills the container where it runs, removes it, and comes back when it is

@@ -139,6 +139,15 @@ impl Cause {
         matches!(self, Self::Refused { status, .. } if *status == wanted)
     }
 
+    /// What was answered; `None` where the engine has no such thing.
+    pub(crate) fn absent<T>(answer: Result<T, Bollard>) -> Result<Option<T>, Self> {
+        match answer.map_err(Self::from) {
+            Ok(found) => Ok(Some(found)),
+            Err(cause) if cause.has_status(404) => Ok(None),
+            Err(cause) => Err(cause),
+        }
+    }
+
     fn next_step(&self) -> &'static str {
         let message = self.message().to_lowercase();
         match self {

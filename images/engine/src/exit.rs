@@ -175,7 +175,7 @@ impl Container {
     }
 
     fn wait_failed(&self, cause: Cause) -> Error {
-        self.engine.failed("wait for container", &self.name, cause)
+        self.failed("wait for container", cause)
     }
 
     /// The exit code out of the engine's answer to "wait", asked again where the connection breaks while
@@ -185,11 +185,8 @@ impl Container {
             let options = WaitContainerOptionsBuilder::default()
                 .condition("not-running")
                 .build();
-            let mut stream = Box::pin(
-                self.engine
-                    .patient()
-                    .wait_container(&self.id, Some(options)),
-            );
+            let docker = self.engine.patient();
+            let mut stream = Box::pin(docker.wait_container(&self.id, Some(options)));
             let cause = match stream.next().await {
                 Some(Ok(ContainerWaitResponse { status_code, .. })) => {
                     return Ok(Some(status_code));
@@ -248,23 +245,16 @@ impl Container {
     }
 
     async fn inspect(&self) -> Result<Option<ContainerState>, Cause> {
-        let inspected = self.engine.docker().inspect_container(&self.id, None).await;
-        match inspected.map_err(Cause::from) {
-            Ok(container) => Ok(Some(container.state.unwrap_or_default())),
-            Err(cause) if cause.has_status(404) => Ok(None),
-            Err(cause) => Err(cause),
-        }
+        let docker = self.engine.docker();
+        let found = Cause::absent(docker.inspect_container(&self.id, None).await)?;
+        Ok(found.map(|container| container.state.unwrap_or_default()))
     }
 
     /// The main process's id on the engine's machine, while it runs.
     pub async fn host_pid(&self) -> Result<Option<u32>> {
-        let state = self
-            .inspect()
-            .await
-            .map_err(|cause| self.engine.failed("inspect container", &self.name, cause))?;
-        Ok(state
-            .and_then(|state| state.pid)
-            .and_then(|pid| u32::try_from(pid).ok())
-            .filter(|pid| *pid > 0))
+        let state = self.inspect().await;
+        let state = state.map_err(|cause| self.failed("inspect container", cause))?;
+        let pid = state.and_then(|state| u32::try_from(state.pid?).ok());
+        Ok(pid.filter(|pid| *pid > 0))
     }
 }

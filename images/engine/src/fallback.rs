@@ -1,5 +1,7 @@
 //! What a container can go without where an engine refuses it.
 
+use rustix::process::{Resource, getrlimit};
+
 use crate::{
     facts::Product,
     spec::{ContainerSpec, Ulimit},
@@ -68,29 +70,23 @@ const INIT: &str = "init";
 /// this machine can be expected to be allowed: this process's own, and for
 /// processes no more than the container may have anyway.
 fn own_ulimits(pids: Option<u32>) -> Vec<Ulimit> {
-    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let limit = |name: &str, row: &str, most: i64| {
-        let row = limits.lines().find_map(|line| line.strip_prefix(row))?;
-        let mut columns = row.split_whitespace();
-        let mut value = || match columns.next()? {
-            "unlimited" => Some(most),
-            number => number.parse().ok().map(|value: i64| value.min(most)),
+    let limit = |name: &str, resource, most: u32| {
+        let own = getrlimit(resource);
+        let value = |own: Option<u64>| {
+            i64::from(own.map_or(most, |own| u32::try_from(own).unwrap_or(most).min(most)))
         };
-        Some(Ulimit {
+        Ulimit {
             name: name.to_owned(),
-            soft: value()?,
-            hard: value()?,
-        })
+            soft: value(own.current),
+            hard: value(own.maximum),
+        }
     };
     // 1048576 is what Podman asks for.
-    let processes = pids.map_or(1 << 20, i64::from);
-    [
-        limit("nofile", "Max open files", 1 << 20),
-        limit("nproc", "Max processes", processes),
+    let processes = pids.unwrap_or(1 << 20);
+    vec![
+        limit("nofile", Resource::Nofile, 1 << 20),
+        limit("nproc", Resource::Nproc, processes),
     ]
-    .into_iter()
-    .flatten()
-    .collect()
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::{
     connect::Engine,
     container::Container,
     error::{Cause, Result},
+    images::unsigned,
 };
 
 /// Who is to pull from a registry: a user with a password or an access token in its place, or what a
@@ -30,7 +31,7 @@ impl Layers {
     /// Takes a line in; the sums where it said something about sizes.
     fn hear(&mut self, line: &CreateImageInfo) -> Option<(u64, u64)> {
         let (id, detail) = (line.id.as_ref()?, line.progress_detail.as_ref()?);
-        let number = |n: Option<i64>| n.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+        let number = |n: Option<i64>| n.map_or(0, unsigned);
         let total = number(detail.total);
         // Unpacking counts from the start again.
         if total == 0 || line.status.as_deref() != Some("Downloading") {
@@ -108,24 +109,15 @@ impl Container {
             .path(path)
             .build();
         let docker = self.engine.docker();
-        match docker
-            .get_container_archive_info(&self.id, Some(options))
-            .await
-            .map_err(Cause::from)
-        {
-            Ok(found) => Ok(Some(PathFacts {
-                size_bytes: u64::try_from(found.size).unwrap_or(0),
-                // Podman gives every path the target that it has itself.
-                link_target: Some(found.link_target)
-                    .filter(|target| !target.is_empty() && target != path),
-            })),
-            Err(cause) if cause.has_status(404) => Ok(None),
-            Err(cause) => {
-                Err(self
-                    .engine
-                    .failed("look for a file in container", &self.name, cause))
-            }
-        }
+        let found = docker.get_container_archive_info(&self.id, Some(options));
+        let found = Cause::absent(found.await)
+            .map_err(|cause| self.failed("look for a file in container", cause))?;
+        Ok(found.map(|found| PathFacts {
+            size_bytes: unsigned(found.size),
+            // Podman gives every path the target that it has itself.
+            link_target: Some(found.link_target)
+                .filter(|target| !target.is_empty() && target != path),
+        }))
     }
 
     /// What lies at a path of the container, which need not have been started, as a tar archive.
@@ -140,15 +132,11 @@ impl Container {
             .build();
         let docker = self.engine.patient();
         let mut pieces = Box::pin(docker.download_from_container(&self.id, Some(options)));
-        let failed = |cause: Cause| {
-            self.engine
-                .failed("copy a file out of container", &self.name, cause)
-        };
+        let failed = |cause: Cause| self.failed("copy a file out of container", cause);
         while let Some(next) = pieces.next().await {
-            match next.map_err(Cause::from) {
-                Ok(next) => piece(&next).map_err(|error| failed(error.into()))?,
-                Err(cause) if cause.has_status(404) => return Ok(false),
-                Err(cause) => return Err(failed(cause)),
+            match Cause::absent(next).map_err(failed)? {
+                Some(next) => piece(&next).map_err(|error| failed(error.into()))?,
+                None => return Ok(false),
             }
         }
         Ok(true)

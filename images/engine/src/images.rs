@@ -54,10 +54,7 @@ impl From<ImageInspect> for ImageFacts {
                 .root_fs
                 .and_then(|root| root.layers)
                 .unwrap_or_default(),
-            size_bytes: image
-                .size
-                .and_then(|size| u64::try_from(size).ok())
-                .unwrap_or(0),
+            size_bytes: image.size.map_or(0, unsigned),
             labels: config.labels.unwrap_or_default().into_iter().collect(),
             environment: config
                 .env
@@ -89,6 +86,11 @@ pub struct ImageSummary {
     pub labels: BTreeMap<String, String>,
 }
 
+/// A size, which engines give as what may be below 0.
+pub(crate) fn unsigned(size: i64) -> u64 {
+    u64::try_from(size).unwrap_or(0)
+}
+
 /// Podman leaves the algorithm out in some places.
 fn with_algorithm(id: String) -> String {
     if id.contains(':') || id.is_empty() {
@@ -101,16 +103,9 @@ fn with_algorithm(id: String) -> String {
 impl Engine {
     /// The image of this reference or id; `None` where the engine has none.
     pub async fn image(&self, reference: &str) -> Result<Option<ImageFacts>> {
-        match self
-            .docker()
-            .inspect_image(reference)
-            .await
-            .map_err(Cause::from)
-        {
-            Ok(image) => Ok(Some(image.into())),
-            Err(cause) if cause.has_status(404) => Ok(None),
-            Err(cause) => Err(self.failed("inspect image", reference, cause)),
-        }
+        let found = Cause::absent(self.docker().inspect_image(reference).await);
+        let found = found.map_err(|cause| self.failed("inspect image", reference, cause))?;
+        Ok(found.map(Into::into))
     }
 
     /// Images that carry a label: `key`, or `key=value`.
@@ -119,22 +114,17 @@ impl Engine {
         let options = ListImagesOptionsBuilder::default()
             .filters(&filters)
             .build();
-        let images = self
-            .docker()
-            .list_images(Some(options))
-            .await
+        let images = self.docker().list_images(Some(options)).await;
+        let images = images
             .map_err(|error| self.failed("list images", format!("with label {label}"), error))?;
+        // Docker's way to say that there is none.
+        let is_tag = |tag: &String| tag != "<none>:<none>";
         Ok(images
             .into_iter()
             .map(|image| ImageSummary {
                 id: with_algorithm(image.id),
-                tags: image
-                    .repo_tags
-                    .into_iter()
-                    // Docker's way to say that there is none.
-                    .filter(|tag| tag != "<none>:<none>")
-                    .collect(),
-                size_bytes: u64::try_from(image.size).unwrap_or(0),
+                tags: image.repo_tags.into_iter().filter(is_tag).collect(),
+                size_bytes: unsigned(image.size),
                 labels: image.labels.into_iter().collect(),
             })
             .collect())
@@ -157,16 +147,11 @@ impl Engine {
     /// Takes a name away, which is no id: by one, all names would go. The image stays where it has
     /// other names, and goes where it has none. Fine where the name is not there.
     pub async fn untag(&self, name: &str) -> Result<()> {
-        match self
-            .docker()
-            .remove_image(name, None::<RemoveImageOptions>, None)
-            .await
-            .map_err(Cause::from)
-        {
-            Ok(_) => Ok(()),
-            Err(cause) if cause.has_status(404) => Ok(()),
-            Err(cause) => Err(self.failed("remove image", name, cause)),
-        }
+        let options = None::<RemoveImageOptions>;
+        let removed = self.docker().remove_image(name, options, None).await;
+        Cause::absent(removed)
+            .map(drop)
+            .map_err(|cause| self.failed("remove image", name, cause))
     }
 
     /// Removes an image with all its names; fine where it is not there. Containers

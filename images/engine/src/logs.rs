@@ -22,10 +22,7 @@ impl Container {
     /// all of it, or the first and the last part with a line between them where it is more than
     /// `limit` bytes. For after the end.
     pub async fn save_logs(&self, path: &Path, limit: u64) -> Result<()> {
-        let failed = |cause: Cause| {
-            self.engine
-                .failed("save the logs of container", &self.name, cause)
-        };
+        let failed = |cause: Cause| self.failed("save the logs of container", cause);
         let file = File::create(path).await.map_err(|error| {
             let words = format!("{}: {error}", path.display());
             failed(io::Error::new(error.kind(), words).into())

@@ -32,11 +32,16 @@ impl Engine {
     /// starts its own removal, but nothing waits for that. All are tried; the
     /// first error is returned.
     pub async fn cleanup(&self) -> Result<Vec<String>> {
+        self.remove_all(self.live_containers(), |id| id).await
+    }
+
+    /// Removes these, and gives back those that are gone. All are tried; the first error is returned.
+    pub(crate) async fn remove_all<T>(&self, all: Vec<T>, id: fn(&T) -> &String) -> Result<Vec<T>> {
         let mut removed = Vec::new();
         let mut first_error = None;
-        for id in self.live_containers() {
-            match self.remove_by_id(&id).await {
-                Ok(()) => removed.push(id),
+        for one in all {
+            match self.remove_by_id(id(&one)).await {
+                Ok(()) => removed.push(one),
                 Err(error) => first_error = first_error.or(Some(error)),
             }
         }
@@ -82,14 +87,9 @@ async fn remove(docker: &Docker, id: &str) -> Result<(), Cause> {
             .force(true)
             .v(true)
             .build();
-        let cause = match docker
-            .remove_container(id, Some(options))
-            .await
-            .map_err(Cause::from)
-        {
-            Ok(()) => return Ok(()),
-            Err(cause) if cause.has_status(404) => return Ok(()),
-            Err(cause) => cause,
+        let removed = docker.remove_container(id, Some(options)).await;
+        let Err(cause) = Cause::absent(removed) else {
+            return Ok(());
         };
         // 409: a removal is in progress; 500: shortly after an exit, fuse-overlayfs and some
         // kernels say "device or resource busy", and Podman 4.3, which wants to stop what has

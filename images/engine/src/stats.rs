@@ -50,7 +50,11 @@ impl Container {
     /// goes on sending those for ever).
     pub fn stats(&self) -> StatsStream {
         let readings = match self.engine.facts().product {
-            Product::Docker => self.streamed().boxed(),
+            Product::Docker => {
+                let options = StatsOptionsBuilder::default().stream(true).build();
+                let patient = self.engine.patient();
+                patient.stats(&self.id, Some(options)).boxed()
+            }
             Product::Podman => self.polled().boxed(),
         };
         let (engine, name) = (self.engine.clone(), self.name.clone());
@@ -94,11 +98,6 @@ impl Container {
                 future::ready(Some(sample))
             });
         Box::pin(samples.take_until(end))
-    }
-
-    fn streamed(&self) -> impl Stream<Item = Reading> + Send + 'static + use<> {
-        let options = StatsOptionsBuilder::default().stream(true).build();
-        self.engine.patient().stats(&self.id, Some(options))
     }
 
     /// Podman's own stream has a reading every 5 s.

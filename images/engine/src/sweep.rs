@@ -65,20 +65,12 @@ impl Engine {
     /// processes that run, or that cannot be seen from here, are left alone. All are tried; the
     /// first error is returned.
     pub async fn sweep_dead_owners(&self) -> Result<Vec<Leftover>> {
-        let mut removed = Vec::new();
-        let mut first_error = None;
         let mut dead = self.list_containers(LABEL_SESSION).await?;
         dead.retain(|leftover| {
             let owner = leftover.owner();
             owner.is_some_and(|owner| owner.liveness() == Liveness::Dead)
         });
-        for leftover in dead {
-            match self.remove_by_id(&leftover.id).await {
-                Ok(()) => removed.push(leftover),
-                Err(error) => first_error = first_error.or(Some(error)),
-            }
-        }
-        first_error.map_or(Ok(removed), Err)
+        self.remove_all(dead, |leftover| &leftover.id).await
     }
 }
 

@@ -6,7 +6,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    io::Read as _,
     path::PathBuf,
 };
 
@@ -69,13 +68,9 @@ pub(crate) fn check(
             (place, library.path.clone())
         }));
     }
-    let mut cache = Vec::new();
-    if let Some(place) = base.file("etc/ld.so.cache") {
-        let read = place
-            .open()
-            .and_then(|mut file| file.read_to_end(&mut cache));
-        read.map_err(at("etc/ld.so.cache".as_ref()))?;
-    }
+    let cache = base.file("etc/ld.so.cache");
+    let cache = cache.map_or(Ok(Vec::new()), |place| place.bytes());
+    let cache = cache.map_err(at("etc/ld.so.cache".as_ref()))?;
     let mut search = Search {
         base,
         added,

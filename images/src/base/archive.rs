@@ -10,7 +10,7 @@ use strict_yaml::printable;
 
 use super::{
     ready::{BaseLayer, ReadyBase},
-    saved_image::{image_layers, members},
+    saved_image::image_layers,
 };
 use crate::{
     Digest, Error, Glibc, Result,
@@ -84,21 +84,25 @@ const COMPRESSED: [&[u8]; 4] = [
 ];
 
 pub(super) fn bad_archive(file: &Path, cause: impl Into<String>) -> Error {
-    Error::BadBase {
-        file: file.to_owned(),
-        // Never what a reader says about its bytes: the file may be anybody's, named in a spec that
-        // somebody else wrote. Names of members are quoted.
-        cause: printable(cause.into()),
-        next: "give an uncompressed tar archive of a root file system, or what `docker image save` \
-               or `podman save` writes",
-    }
+    let next = "give an uncompressed tar archive of a root file system, or what `docker image save` or \
+                `podman save` writes";
+    // Never what a reader says about its bytes: the file may be anybody's, named in a spec that
+    // somebody else wrote. Names of members are quoted.
+    Error::bad_base(file, &printable(cause.into()), next)
 }
 
 fn look_into(file: &Path, digest: Digest, cache: &Cache) -> Result<ReadyBase> {
     let size_bytes = fs::metadata(file).map_err(at(file))?.len();
-    let members = members(file).map_err(|cause| bad_archive(file, cause))?;
-    let (layers, environment) = if members.contains_key("manifest.json") {
-        image_layers(file, &members, cache)?
+    let mut files = Filesystem::of_archive(file).map_err(|cause| bad_archive(file, cause))?;
+    let (layers, environment) = if files.file("manifest.json").is_some() {
+        let (layers, environment) = image_layers(file, &files, cache)?;
+        files = Filesystem::default();
+        for layer in &layers {
+            files
+                .add(&layer.file, layer.offset, layer.id.size_bytes)
+                .map_err(|_| bad_archive(file, "a layer in it is no readable tar archive"))?;
+        }
+        (layers, environment)
     } else {
         let layer = BaseLayer {
             id: LayerId { digest, size_bytes },
@@ -107,12 +111,6 @@ fn look_into(file: &Path, digest: Digest, cache: &Cache) -> Result<ReadyBase> {
         };
         (vec![layer], Vec::new())
     };
-    let mut files = Filesystem::default();
-    for layer in &layers {
-        files
-            .add(&layer.file, layer.offset, layer.id.size_bytes)
-            .map_err(|_| bad_archive(file, "a layer in it is no readable tar archive"))?;
-    }
     let mut names = files.paths().filter_map(|path| path.rsplit('/').next());
     if !names.any(crate::elf::is_library) {
         return Err(bad_archive(

@@ -114,11 +114,7 @@ fn place_of(path: &str) -> Option<String> {
 }
 
 fn unpack_deb(deb: &Path, tree: &mut Tree) -> Result<()> {
-    let bad = |cause: String| Error::BadBase {
-        file: deb.to_owned(),
-        cause,
-        next: "it was removed from the cache: run again",
-    };
+    let bad = |cause: &str| Error::bad_base(deb, cause, "it was removed from the cache: run again");
     let mut command = Command::new("dpkg-deb");
     command.arg("--fsys-tarfile").arg(deb);
     let mut child = command
@@ -136,11 +132,9 @@ fn unpack_deb(deb: &Path, tree: &mut Tree) -> Result<()> {
     };
     let output = child.wait_with_output().map_err(at(deb))?;
     if !output.status.success() {
-        return Err(bad(String::from_utf8_lossy(&output.stderr)
-            .trim()
-            .to_owned()));
+        return Err(bad(String::from_utf8_lossy(&output.stderr).trim()));
     }
-    unpacked.map_err(|error| bad(error.to_string()))
+    unpacked.map_err(|error| bad(&error.to_string()))
 }
 
 fn unpack_tar(from: impl Read, tree: &mut Tree) -> io::Result<()> {

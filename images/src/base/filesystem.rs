@@ -4,7 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
-    io,
+    io::{self, Read as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,7 +14,7 @@ use tar::EntryType;
 use crate::{
     Digest,
     digest::{CopyError, copy_hashed},
-    oci::part::FilePart,
+    oci::{layer::BLOCK_BYTES, part::FilePart},
 };
 
 /// Links that lead on from one to the next, at most: as many as Linux follows.
@@ -26,7 +26,7 @@ const OPAQUE: &str = ".wh..wh..opq";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     archive: Arc<PathBuf>,
-    offset: u64,
+    pub(super) offset: u64,
     pub(crate) size_bytes: u64,
 }
 
@@ -49,12 +49,38 @@ struct Layer {
     entries: BTreeMap<String, Entry>,
     gone: Vec<String>,
     emptied: Vec<String>,
+    /// Where its last file ends.
+    end: u64,
 }
 
 impl Filesystem {
+    /// What lies in an archive, which must be whole.
+    pub(crate) fn of_archive(file: &Path) -> Result<Self, &'static str> {
+        let size_bytes = fs::metadata(file).map_err(|_| NO_TAR)?.len();
+        let layer = read_layer(file, 0, size_bytes)?;
+        // A block of zeros is the end, as the reader sees it: the end of the file is none.
+        if layer.end > size_bytes {
+            return Err("it is cut off within a file");
+        } else if layer.end + BLOCK_BYTES > size_bytes {
+            return Err("it is cut off: no end follows its last file");
+        }
+        let mut files = Self::default();
+        files.lay(layer);
+        Ok(files)
+    }
+
     /// Lays a layer over what is there: `size_bytes` of an uncompressed archive in a file.
-    pub(crate) fn add(&mut self, archive: &Path, offset: u64, size_bytes: u64) -> io::Result<()> {
-        let layer = read_layer(archive, offset, size_bytes)?;
+    pub(crate) fn add(
+        &mut self,
+        archive: &Path,
+        offset: u64,
+        size_bytes: u64,
+    ) -> Result<(), &'static str> {
+        self.lay(read_layer(archive, offset, size_bytes)?);
+        Ok(())
+    }
+
+    fn lay(&mut self, layer: Layer) {
         for path in &layer.emptied {
             self.remove_below(path);
         }
@@ -68,7 +94,6 @@ impl Filesystem {
             }
             self.entries.insert(path, entry);
         }
-        Ok(())
     }
 
     fn remove_below(&mut self, path: &str) {
@@ -152,13 +177,24 @@ impl Filesystem {
     }
 }
 
-fn read_layer(archive: &Path, offset: u64, size_bytes: u64) -> io::Result<Layer> {
+const NO_TAR: &str = "it is no tar archive";
+
+fn read_layer(archive: &Path, offset: u64, size_bytes: u64) -> Result<Layer, &'static str> {
+    let no_tar = |_: io::Error| NO_TAR;
     let shared = Arc::new(archive.to_owned());
     let mut layer = Layer::default();
     let mut hard_links = Vec::new();
-    let part = FilePart::open(archive, offset, size_bytes)?;
-    for entry in tar::Archive::new(part).entries_with_seek()? {
-        let entry = entry?;
+    let part = FilePart::open(archive, offset, size_bytes).map_err(no_tar)?;
+    let mut read = tar::Archive::new(part);
+    for entry in read.entries_with_seek().map_err(no_tar)? {
+        let entry = entry.map_err(|_| match layer.end {
+            0 => NO_TAR,
+            _ => "it is cut off or damaged",
+        })?;
+        // A file with holes may say any size.
+        let padded = entry.size().checked_next_multiple_of(BLOCK_BYTES);
+        let end = padded.and_then(|size| size.checked_add(entry.raw_file_position()));
+        layer.end = end.unwrap_or(u64::MAX - BLOCK_BYTES);
         let path = plain(&String::from_utf8_lossy(&entry.path_bytes()));
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
         if name == OPAQUE {
@@ -221,6 +257,13 @@ impl Place {
     /// A reader of the file's bytes.
     pub(crate) fn open(&self) -> io::Result<FilePart> {
         FilePart::open(&self.archive, self.offset, self.size_bytes)
+    }
+
+    /// All of the file.
+    pub(crate) fn bytes(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.open()?.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// Takes the file out; `done` hears how much of it is there.

@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use engine::{Endpoint, Engine};
+use engine::{Endpoint, Engine, ImageFacts};
 
 use crate::{
     Base, Digest, Error, Image, Result,
@@ -68,7 +68,7 @@ const NO_REGISTRY: &str = "Where no registry can be reached, save the image on a
 /// The ID of an image that the engine has, or has to pull, and the seconds that this took. Nothing
 /// is pulled by a name that may come to mean another image: `unpinned` ends the sentence that says
 /// so, and `next` is what to do where the engine cannot pull.
-pub(crate) async fn find_or_pull(
+async fn find_or_pull(
     engine: &Engine,
     reference: &str,
     cache: &Cache,
@@ -86,6 +86,25 @@ pub(crate) async fn find_or_pull(
     }
     let (id, seconds) = pull(engine, reference, cache, next).await?;
     Ok((id, Some(seconds)))
+}
+
+/// The same with what the engine says of the image, which must be for this machine; `unfit` is the
+/// error where it is not.
+pub(crate) async fn in_engine(
+    engine: &Engine,
+    reference: &str,
+    cache: &Cache,
+    (next, unpinned): (&str, &str),
+    unfit: impl Fn(String) -> Error,
+) -> Result<(ImageFacts, Option<f64>)> {
+    let (id, seconds) = find_or_pull(engine, reference, cache, next, unpinned).await?;
+    let Some(found) = engine.image(&id).await? else {
+        return Err(unfit("the engine has it no more; run again".to_owned()));
+    };
+    match &found.architecture {
+        Some(other) if other != "amd64" => Err(unfit(format!("it is for {other}; expected amd64"))),
+        _ => Ok((found, seconds)),
+    }
 }
 
 /// Whether a reference says by its digest which image it means.

@@ -67,11 +67,7 @@ pub(crate) fn ready(base: &Base, lock: Option<&BaseLock>, cache: &Cache) -> Resu
 pub fn write_debian_base(to: &Path, cache: &Cache) -> Result<Digest> {
     let ready = ready(&Base::Debian, None, cache)?;
     let Some(BaseLayer { file, id, .. }) = ready.layers.first() else {
-        return Err(Error::BadBase {
-            file: to.to_owned(),
-            cause: "the base has no layer".to_owned(),
-            next: "run again",
-        });
+        return Err(Error::bad_base(to, "the base has no layer", "run again"));
     };
     let mut from = File::open(file).map_err(at(file))?;
     atomic_write::whole(to, |copy| io::copy(&mut from, copy).map_err(at(to)))?;

@@ -1,9 +1,6 @@
 //! Which packages a base holds, read out of its files: nothing in it is run.
 
-use std::{
-    collections::BTreeSet,
-    io::{self, Read as _},
-};
+use std::{collections::BTreeSet, io};
 
 use serde_json::Value;
 
@@ -198,7 +195,5 @@ fn bytes(place: &Place) -> io::Result<Vec<u8>> {
     if place.size_bytes > MAX_BYTES {
         return Err(io::Error::other("too large for what it is to be"));
     }
-    let mut bytes = Vec::new();
-    place.open()?.read_to_end(&mut bytes)?;
-    Ok(bytes)
+    place.bytes()
 }

@@ -1,6 +1,6 @@
 //! A base that is ready to be built on.
 
-use std::path::PathBuf;
+use std::{io, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,8 @@ impl ReadyBase {
     pub(crate) fn filesystem(&self) -> Result<Filesystem> {
         let mut files = Filesystem::default();
         for BaseLayer { id, file, offset } in &self.layers {
-            files.add(file, *offset, id.size_bytes).map_err(at(file))?;
+            let added = files.add(file, *offset, id.size_bytes);
+            added.map_err(|cause| at(file)(io::Error::other(cause)))?;
         }
         Ok(files)
     }

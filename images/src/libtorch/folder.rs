@@ -1,6 +1,7 @@
 //! A libtorch in a folder: which libraries programs load out of it, and which version it is.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::Read as _,
     path::{Path, PathBuf},
@@ -11,7 +12,7 @@ use crate::{
     error::at,
     libtorch::{
         Library, Libtorch, Origin,
-        linkage::{FolderIndex, Linkage, linkage, roots},
+        linkage::{libraries_in, linkage, roots},
         versions::packages_in,
     },
     store::{Cache, forget, publish},
@@ -50,13 +51,13 @@ pub(crate) fn assemble(
     flavour: Flavour,
     cache: &Cache,
 ) -> Result<Libtorch> {
-    let found = linkage(flavour, &mut FolderIndex::new(search))?;
+    let known = libraries_in(search);
+    let found = linkage(flavour, &known, |_, path| Ok(path.clone()))?;
     check_roots(torch, flavour, &found)?;
     let no = |cause: &str| Error::no_libtorch(torch, cause);
     let version = version_of(torch).ok_or_else(|| no("its version stands nowhere"))?;
     let name = name_of(&version, flavour, torch, &found);
     let libraries = found
-        .libraries
         .iter()
         .map(|(name, path)| {
             // What a link names is what counts: images hold files.
@@ -84,9 +85,9 @@ pub(crate) fn assemble(
     Ok(libtorch)
 }
 
-fn check_roots(torch: &Path, flavour: Flavour, found: &Linkage) -> Result<()> {
+fn check_roots(torch: &Path, flavour: Flavour, found: &BTreeMap<String, PathBuf>) -> Result<()> {
     for root in roots(flavour) {
-        if !found.libraries.contains_key(*root) {
+        if !found.contains_key(*root) {
             return Err(if roots(Flavour::Cpu).contains(root) {
                 Error::no_libtorch(torch, &format!("lib/{root} is missing"))
             } else {
@@ -160,10 +161,15 @@ pub(crate) fn version_of(torch: &Path) -> Option<String> {
 
 /// The full name: `2.11.0+cpu`, or `2.11.0+cu130` by PyTorch's version.py, else by the runtime's file
 /// name.
-pub(crate) fn name_of(version: &str, flavour: Flavour, torch: &Path, found: &Linkage) -> String {
+pub(crate) fn name_of(
+    version: &str,
+    flavour: Flavour,
+    torch: &Path,
+    found: &BTreeMap<String, PathBuf>,
+) -> String {
     let stated = || cuda_in(&read_small(&torch.join("version.py"))?);
     let by_runtime = || {
-        let mut names = found.libraries.keys();
+        let mut names = found.keys();
         let runtime = names.find_map(|name| name.strip_prefix("libcudart.so."))?;
         Some(format!("cu{runtime}"))
     };

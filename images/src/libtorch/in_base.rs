@@ -2,7 +2,7 @@
 //! against, and left where it is in the image.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -18,9 +18,8 @@ use crate::{
     canonical,
     error::at,
     libtorch::{
-        Library, Origin,
-        folder::{self, abi_is_cxx11},
-        linkage::{LibraryIndex, Linkage, linkage, roots},
+        Origin, folder,
+        linkage::{linkage, roots},
         versions,
     },
     progress::{Action, SharedMeter},
@@ -67,25 +66,9 @@ pub(crate) fn libtorch(
         taken
     };
     cache.used(&place);
-    let lib = place.join("lib");
-    Ok(Libtorch {
-        cxx11_abi: abi_is_cxx11(&lib.join("libc10.so"))?,
-        version: taken.version,
-        flavour,
-        name: taken.name,
-        build_folder: place.join("include").is_dir().then(|| place.clone()),
-        libraries: taken
-            .libraries
-            .into_iter()
-            .map(|(name, size_bytes)| Library {
-                path: lib.join(&name),
-                name,
-                size_bytes,
-            })
-            .collect(),
-        packages: taken.packages,
-        origin: Origin::Inside(taken.folders),
-    })
+    let what = (&*taken.version, &*taken.name, flavour);
+    let origin = Origin::Inside(taken.folders);
+    Libtorch::unpacked(&place, what, taken.libraries, taken.packages, origin)
 }
 
 /// What the libtorch inside a base is called in the cache, and where it lies.
@@ -122,21 +105,27 @@ fn take_out(
     let own = base.library_path.iter();
     let own = own.map(|folder| folder.trim_start_matches('/'));
     let own = own.filter(|folder| !is_systems(folder)).map(str::to_owned);
-    let places: Vec<String> = known.iter().cloned().chain(own).collect();
-    let mut index = BaseIndex::new(files, &places, &lib, &meter);
-    let found = linkage(flavour, &mut index)?;
+    let own: Vec<String> = own.collect();
+    let mut folders: Vec<String> = Vec::new();
+    let libraries = libraries(files, known.iter().chain(&own));
+    let found = linkage(flavour, &libraries, |name, (folder, place)| {
+        let to = lib.join(name);
+        place.extract(&to, meter.part()).map_err(at(&to))?;
+        if known.contains(folder) && !folders.iter().any(|known| known[1..] == **folder) {
+            folders.push(format!("/{folder}"));
+        }
+        Ok(to)
+    })?;
     let nothing = |cause: &str, next| nothing(&format!("at /{packages} in"), cause, next);
     if let Some(root) = roots(flavour)
         .iter()
-        .find(|root| !found.libraries.contains_key(**root))
+        .find(|root| !found.contains_key(**root))
     {
         return Err(nothing(
             &format!("{root} is missing"),
             "take the cpu flavour of it, or a base with CUDA",
         ));
     }
-    let mut folders = index.folders;
-    folders.retain(|folder| known.iter().any(|known| folder[1..] == **known));
     for (path, header) in files.files_below(&format!("{torch}/include")) {
         let place = to
             .join("include")
@@ -157,7 +146,7 @@ fn take_out(
         let size_bytes = fs::metadata(&path).map_err(at(&path))?.len();
         Ok((name, size_bytes))
     };
-    let libraries = found.libraries.into_iter().map(size);
+    let libraries = found.into_iter().map(size);
     let libraries = libraries.collect::<Result<_>>()?;
     let beside = files.names_in(&packages).unwrap_or_default();
     Ok(Taken {
@@ -174,7 +163,7 @@ fn version_inside(
     files: &Filesystem,
     torch: &str,
     to: &Path,
-    (flavour, found): (Flavour, &Linkage),
+    (flavour, found): (Flavour, &BTreeMap<String, PathBuf>),
 ) -> Result<Option<(String, String)>> {
     let beside = to.join("beside");
     for name in ["version.py", "build-version"] {
@@ -247,57 +236,22 @@ fn search(files: &Filesystem, packages: &str) -> Vec<String> {
     folders
 }
 
-/// Takes libraries out of the base as they are asked for.
-struct BaseIndex<'a> {
-    files: &'a Filesystem,
-    /// Name to the folder that has it first.
-    index: BTreeMap<String, String>,
-    folders: Vec<String>,
-    to: &'a Path,
-    meter: &'a SharedMeter,
-}
-
-impl<'a> BaseIndex<'a> {
-    fn new(files: &'a Filesystem, search: &[String], to: &'a Path, meter: &'a SharedMeter) -> Self {
-        let mut index = BTreeMap::new();
-        for folder in search {
-            let names: BTreeSet<String> = files.names_in(folder).unwrap_or_default();
-            for name in names {
-                if crate::elf::is_library(&name) {
-                    index.entry(name).or_insert_with(|| folder.clone());
-                }
+/// The libraries in these folders, each with the folder that has it first.
+fn libraries<'a>(
+    files: &Filesystem,
+    folders: impl IntoIterator<Item = &'a String>,
+) -> BTreeMap<String, (String, Place)> {
+    let mut found = BTreeMap::new();
+    for folder in folders {
+        for name in files.names_in(folder).unwrap_or_default() {
+            let place = || files.file(&format!("{folder}/{name}"));
+            if crate::elf::is_library(&name)
+                && !found.contains_key(&name)
+                && let Some(place) = place()
+            {
+                found.insert(name, (folder.clone(), place));
             }
         }
-        Self {
-            files,
-            index,
-            folders: Vec::new(),
-            to,
-            meter,
-        }
     }
-
-    fn place(&self, name: &str) -> Option<(&str, Place)> {
-        let folder = self.index.get(name)?;
-        Some((folder, self.files.file(&format!("{folder}/{name}"))?))
-    }
-}
-
-impl LibraryIndex for BaseIndex<'_> {
-    fn find(&mut self, name: &str) -> Result<Option<PathBuf>> {
-        let Some((folder, place)) = self.place(name) else {
-            return Ok(None);
-        };
-        let folder = format!("/{folder}");
-        let to = self.to.join(name);
-        place.extract(&to, self.meter.part()).map_err(at(&to))?;
-        if !self.folders.contains(&folder) {
-            self.folders.push(folder);
-        }
-        Ok(Some(to))
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.index.keys().cloned().collect()
-    }
+    found
 }

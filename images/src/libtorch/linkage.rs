@@ -2,26 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    fs,
     path::PathBuf,
 };
 
 use crate::{Flavour, Result, elf::Dynamic};
-
-pub(crate) trait LibraryIndex {
-    /// The file of this name, or `None` where there is none.
-    fn find(&mut self, name: &str) -> Result<Option<PathBuf>>;
-
-    /// The names of all libraries here.
-    fn names(&self) -> Vec<String>;
-}
-
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Linkage {
-    pub(crate) libraries: BTreeMap<String, PathBuf>,
-    /// What they need and the index does not have, with one library that needs it:
-    /// glibc, the C++ runtime, the driver.
-    pub(crate) outside: BTreeMap<String, String>,
-}
 
 /// Part of the driver, which the engine brings into a container: never part of an image.
 pub(crate) const DRIVER: [&str; 2] = ["libcuda.so.1", "libnvidia-ml.so.1"];
@@ -60,88 +45,58 @@ fn opened_by_name(name: &str) -> bool {
 /// `libtorch_cuda_linalg.so`, with the cuSOLVER below it, which the first matrix decomposition does.
 const UNUSED: &str = "libcudnn_adv.so.";
 
-/// Follows what the roots need, in turn, through the index.
-pub(crate) fn linkage(flavour: Flavour, index: &mut dyn LibraryIndex) -> Result<Linkage> {
-    let mut queue: VecDeque<(String, String)> = roots(flavour)
-        .iter()
-        .map(|root| ((*root).to_owned(), "the scenario binary".to_owned()))
-        .collect();
+/// The libraries that programs load, by name: follows what the roots need, in turn. `known` is all that
+/// there is, and `take` gives the file of one.
+pub(crate) fn linkage<S>(
+    flavour: Flavour,
+    known: &BTreeMap<String, S>,
+    mut take: impl FnMut(&str, &S) -> Result<PathBuf>,
+) -> Result<BTreeMap<String, PathBuf>> {
+    let mut queue: VecDeque<String> = roots(flavour).iter().map(ToString::to_string).collect();
     let mut opened = BTreeSet::new();
     if flavour == Flavour::Cuda {
-        opened.extend(index.names());
-        opened.retain(|name| opened_by_name(name));
-        queue.extend(
-            opened
-                .iter()
-                .map(|name| (name.clone(), "libtorch_cuda.so".to_owned())),
-        );
+        opened.extend(known.keys().filter(|name| opened_by_name(name)));
+        queue.extend(opened.iter().map(ToString::to_string));
     }
-    let mut found = Linkage::default();
+    let mut found = BTreeMap::new();
     let mut seen = BTreeSet::new();
-    while let Some((name, needed_by)) = queue.pop_front() {
+    while let Some(name) = queue.pop_front() {
         // A driver that lies here, such as CUDA's forward compatibility, is no part of libtorch.
         if DRIVER.contains(&name.as_str()) || !seen.insert(name.clone()) {
             continue;
         }
-        let Some(path) = index.find(&name)? else {
-            found.outside.insert(name, needed_by);
+        let Some(source) = known.get(&name) else {
             continue;
         };
+        let path = take(&name, source)?;
         let dynamic = Dynamic::of_file(&path)?;
         // Installed libraries may have links such as `libnvrtc.so.13.0.88` beside `libnvrtc.so.13`.
         let own_name = dynamic.soname.filter(|own| *own != name);
         if opened.contains(&name) && own_name.is_some_and(|own| opened.contains(&own)) {
             continue;
         }
-        queue.extend(
-            dynamic
-                .needed
-                .into_iter()
-                .map(|needed| (needed, name.clone())),
-        );
-        found.libraries.insert(name, path);
+        queue.extend(dynamic.needed);
+        found.insert(name, path);
     }
     Ok(found)
 }
 
-/// Libraries in folders; the first folder that has one counts.
-#[derive(Debug, Default)]
-pub(crate) struct FolderIndex {
-    files: BTreeMap<String, PathBuf>,
-}
-
-impl FolderIndex {
-    pub(crate) fn new(folders: &[PathBuf]) -> Self {
-        let mut files = BTreeMap::new();
-        for folder in folders {
-            let Ok(entries) = std::fs::read_dir(folder) else {
-                continue;
-            };
-            for entry in entries.flatten() {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                if crate::elf::is_library(&name) {
-                    files.entry(name).or_insert_with(|| entry.path());
-                }
-            }
+/// The libraries in folders; the first folder that has one counts.
+pub(crate) fn libraries_in(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
+    let mut files = BTreeMap::new();
+    for entry in folders.iter().flat_map(fs::read_dir).flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if crate::elf::is_library(&name) {
+            files.entry(name).or_insert_with(|| entry.path());
         }
-        Self { files }
     }
-}
-
-impl LibraryIndex for FolderIndex {
-    fn find(&mut self, name: &str) -> Result<Option<PathBuf>> {
-        Ok(self.files.get(name).cloned())
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.files.keys().cloned().collect()
-    }
+    files
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
+    use std::{os::unix::fs::symlink, path::Path, process::Command};
 
     fn library(folder: &Path, name: &str) {
         let source = folder.join("x.c");
@@ -154,6 +109,11 @@ mod tests {
             .status()
             .unwrap();
         assert!(status.success());
+    }
+
+    fn linked(folder: &Path) -> BTreeMap<String, PathBuf> {
+        let known = libraries_in(&[folder.to_owned()]);
+        linkage(Flavour::Cuda, &known, |_, path| Ok(path.clone())).unwrap()
     }
 
     #[test]
@@ -173,8 +133,7 @@ mod tests {
             library(folder, name);
         }
         symlink("libnvrtc.so.13", folder.join("libnvrtc.so.13.0.88")).unwrap();
-        let mut index = FolderIndex::new(&[folder.to_owned()]);
-        let found = linkage(Flavour::Cuda, &mut index).unwrap();
+        let found = linked(folder);
         let mut expected: Vec<&str> = roots(Flavour::Cuda).to_vec();
         expected.extend([
             "libcudnn_ops.so.9",
@@ -182,14 +141,13 @@ mod tests {
             "libnvrtc-builtins.so.13.0",
         ]);
         expected.sort_unstable();
-        assert_eq!(found.libraries.keys().collect::<Vec<_>>(), expected);
+        assert_eq!(found.keys().collect::<Vec<_>>(), expected);
         // A name that nothing else has is no alias, whatever the file calls itself.
         fs::remove_file(folder.join("libnvrtc-builtins.so.13.0")).unwrap();
         fs::copy(folder.join("libnvrtc.so.13"), folder.join("libnvrtc.so.14")).unwrap();
         fs::remove_file(folder.join("libnvrtc.so.13.0.88")).unwrap();
         fs::remove_file(folder.join("libnvrtc.so.13")).unwrap();
-        let mut index = FolderIndex::new(&[folder.to_owned()]);
-        let found = linkage(Flavour::Cuda, &mut index).unwrap();
-        assert!(found.libraries.contains_key("libnvrtc.so.14"));
+        let found = linked(folder);
+        assert!(found.contains_key("libnvrtc.so.14"));
     }
 }

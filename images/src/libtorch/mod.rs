@@ -11,9 +11,12 @@ mod versions;
 pub(crate) mod wheel;
 pub(crate) mod wheels;
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
-use crate::{Flavour, lock::WheelsLock};
+use crate::{Flavour, Result, lock::WheelsLock};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -55,6 +58,32 @@ pub struct Libtorch {
 }
 
 impl Libtorch {
+    /// One that was unpacked into a folder of the cache: `lib/`, and `include/` once it is needed.
+    fn unpacked(
+        place: &Path,
+        (version, name, flavour): (&str, &str, Flavour),
+        libraries: impl IntoIterator<Item = (String, u64)>,
+        packages: BTreeMap<String, String>,
+        origin: Origin,
+    ) -> Result<Self> {
+        let lib = place.join("lib");
+        let library = |(name, size_bytes)| Library {
+            path: lib.join(&name),
+            name,
+            size_bytes,
+        };
+        Ok(Self {
+            version: version.to_owned(),
+            flavour,
+            name: name.to_owned(),
+            cxx11_abi: folder::abi_is_cxx11(&lib.join("libc10.so"))?,
+            build_folder: place.join("include").is_dir().then(|| place.to_owned()),
+            libraries: libraries.into_iter().map(library).collect(),
+            packages,
+            origin,
+        })
+    }
+
     /// The folders for `LD_LIBRARY_PATH` when a program is to run against it on this machine.
     pub fn library_folders(&self) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = Vec::new();

@@ -1,17 +1,13 @@
 //! Which wheels make up a libtorch, and which of their files programs load.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use crate::{
     Flavour, Result,
     error::at,
     libtorch::{
         folder::cuda_in,
-        linkage::{LibraryIndex, linkage, roots},
+        linkage::{linkage, roots},
         pip::{Pip, not_offered},
         wheel::OpenWheel,
     },
@@ -39,19 +35,34 @@ pub(crate) fn resolve(version: &str, flavour: Flavour, cache: &Cache) -> Result<
         Flavour::Cuda => header_wheels(&pip, &wheels, cache)?,
     };
     let scratch = cache.scratch()?;
-    let mut index = WheelIndex::new(&wheels, scratch.path())?;
-    let found = linkage(flavour, &mut index)?;
+    let mut known = BTreeMap::new();
+    for wheel in &wheels {
+        for (name, member) in OpenWheel::open(&wheel.1)?.libraries()? {
+            known.entry(name).or_insert((wheel, member));
+        }
+    }
+    let mut taken = BTreeMap::new();
+    let found = linkage(flavour, &known, |name, ((wheel, path), member)| {
+        let to = scratch.path().join(name);
+        let (sha256, size_bytes) = OpenWheel::open(path)?.extract(member, &to, |_| {})?;
+        let library = WheelLibrary {
+            name: name.to_owned(),
+            wheel: wheel.name.clone(),
+            path: member.clone(),
+            size_bytes,
+            sha256,
+        };
+        taken.insert(name.to_owned(), library);
+        Ok(to)
+    })?;
     let mut roots = roots(flavour).iter();
-    if let Some(root) = roots.find(|root| found.outside.contains_key(**root)) {
+    if let Some(root) = roots.find(|root| !found.contains_key(**root)) {
         let what = format!("torch {version} with {root}");
         return Err(not_offered(&what, "none of its wheels holds that library"));
     }
-    let mut libraries: Vec<WheelLibrary> = found
-        .libraries
-        .keys()
-        .filter_map(|name| index.taken.remove(name))
-        .collect();
-    libraries.sort_by(|a, b| a.name.cmp(&b.name));
+    // In the order of their names.
+    let libraries = found.keys().filter_map(|name| taken.remove(name));
+    let libraries: Vec<WheelLibrary> = libraries.collect();
     for library in &libraries {
         let (unpacked, place) = (
             scratch.path().join(&library.name),
@@ -143,55 +154,4 @@ fn fetch(pip: &Pip, mut wheel: Wheel, cache: &Cache) -> Result<(Wheel, PathBuf)>
     let path = pip.fetch(&wheel, cache)?;
     wheel.size_bytes = fs::metadata(&path).map_err(at(&path))?.len();
     Ok((wheel, path))
-}
-
-/// Takes libraries out of wheels as they are asked for.
-struct WheelIndex<'a> {
-    wheels: &'a [(Wheel, PathBuf)],
-    index: BTreeMap<String, (usize, String)>,
-    taken: BTreeMap<String, WheelLibrary>,
-    folder: &'a Path,
-}
-
-impl<'a> WheelIndex<'a> {
-    fn new(wheels: &'a [(Wheel, PathBuf)], folder: &'a Path) -> Result<Self> {
-        let mut index = BTreeMap::new();
-        for (number, (_, path)) in wheels.iter().enumerate() {
-            for (name, member) in OpenWheel::open(path)?.libraries()? {
-                index.entry(name).or_insert((number, member));
-            }
-        }
-        Ok(Self {
-            wheels,
-            index,
-            taken: BTreeMap::new(),
-            folder,
-        })
-    }
-}
-
-impl LibraryIndex for WheelIndex<'_> {
-    fn find(&mut self, name: &str) -> Result<Option<PathBuf>> {
-        let Some((number, member)) = self.index.get(name) else {
-            return Ok(None);
-        };
-        let (wheel, path) = &self.wheels[*number];
-        let to = self.folder.join(name);
-        let (sha256, size_bytes) = OpenWheel::open(path)?.extract(member, &to, |_| {})?;
-        self.taken.insert(
-            name.to_owned(),
-            WheelLibrary {
-                name: name.to_owned(),
-                wheel: wheel.name.clone(),
-                path: member.clone(),
-                size_bytes,
-                sha256,
-            },
-        );
-        Ok(Some(to))
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.index.keys().cloned().collect()
-    }
 }

@@ -12,8 +12,8 @@ use crate::{
     Digest, Error, Flavour, Result, canonical,
     error::at,
     libtorch::{
-        Library, Libtorch, Origin,
-        folder::{abi_is_cxx11, write_stand_in},
+        Libtorch, Origin,
+        folder::write_stand_in,
         pip::{self, Pip},
         wheel::OpenWheel,
     },
@@ -37,24 +37,11 @@ pub(crate) fn fetch(lock: &WheelsLock, cache: &Cache) -> Result<Libtorch> {
         publish(scratch, &place)?;
     }
     cache.used(&place);
-    Ok(Libtorch {
-        version: lock.version.clone(),
-        flavour: lock.flavour,
-        name: lock.name.clone(),
-        cxx11_abi: abi_is_cxx11(&lib.join("libc10.so"))?,
-        build_folder: place.join("include").is_dir().then(|| place.clone()),
-        libraries: lock
-            .libraries
-            .iter()
-            .map(|library| Library {
-                name: library.name.clone(),
-                path: lib.join(&library.name),
-                size_bytes: library.size_bytes,
-            })
-            .collect(),
-        packages: lock.packages(),
-        origin: Origin::Wheels(Box::new(lock.clone())),
-    })
+    let what = (&*lock.version, &*lock.name, lock.flavour);
+    let libraries = lock.libraries.iter();
+    let libraries = libraries.map(|library| (library.name.clone(), library.size_bytes));
+    let origin = Origin::Wheels(Box::new(lock.clone()));
+    Libtorch::unpacked(&place, what, libraries, lock.packages(), origin)
 }
 
 /// Whether a library is there, and not cut off. Its content was checked when it was written.

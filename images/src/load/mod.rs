@@ -6,6 +6,7 @@ pub(crate) mod ready_made;
 
 use std::{
     collections::BTreeSet,
+    fs::File,
     io::{self, Write},
     path::Path,
     sync::Arc,
@@ -94,20 +95,19 @@ pub async fn ensure(engine: &Engine, assembly: &Arc<Assembly>, cache: &Cache) ->
     }
     let present = layers_present(engine, assembly).await?;
     if present > 0 {
-        let thin = load(engine, assembly, present, cache).await;
-        let seconds = thin.as_ref().ok().copied();
-        // A full load would fail by these as well, and say less of it.
-        if let Err(error) = thin
-            && (matches!(error, Error::StaleLayer { .. }) || is_engine_gone(&error))
-        {
-            return Err(give_up(engine, assembly, cache, error).await);
-        }
-        // Whatever else went wrong, the full load below will say it again if it matters.
-        if seconds.is_some()
-            && let Check::Right(id) = check(engine, assembly).await.unwrap_or(Check::Absent)
-        {
-            let sent_bytes = bytes_after(assembly, present);
-            return Ok(ready(id, Loaded::Thin { sent_bytes }, seconds));
+        match load(engine, assembly, present, cache).await {
+            // A full load would fail by these as well, and say less of it.
+            Err(error) if is_final(&error) => {
+                return Err(give_up(engine, assembly, cache, error).await);
+            }
+            // Whatever else went wrong, the full load below will say it again if it matters.
+            Err(_) => {}
+            Ok(seconds) => {
+                if let Ok(Check::Right(id)) = check(engine, assembly).await {
+                    let sent_bytes = bytes_after(assembly, present);
+                    return Ok(ready(id, Loaded::Thin { sent_bytes }, Some(seconds)));
+                }
+            }
         }
         cache.note(
             "the engine did not take a load of the missing layers alone; loading all of them",
@@ -131,8 +131,12 @@ pub async fn ensure(engine: &Engine, assembly: &Arc<Assembly>, cache: &Cache) ->
     Err(wrong(&assembly.reference, &found, &expected))
 }
 
-fn is_engine_gone(error: &Error) -> bool {
-    matches!(error, Error::Engine(error) if error.is_engine_gone())
+fn is_final(error: &Error) -> bool {
+    match error {
+        Error::StaleLayer { .. } => true,
+        Error::Engine(error) => error.is_engine_gone(),
+        _ => false,
+    }
 }
 
 /// Leaves nothing behind that a failed load may have made, and nothing that made it fail.
@@ -152,7 +156,7 @@ fn wrong(reference: &str, found: &str, expected: &str) -> Error {
     ))
 }
 
-async fn lock(assembly: &Arc<Assembly>, cache: &Cache) -> Result<crate::store::CacheLock> {
+async fn lock(assembly: &Arc<Assembly>, cache: &Cache) -> Result<File> {
     let name = format!("load-{}", assembly.reference.replace(['/', ':'], "-"));
     let cache = cache.clone();
     blocking(move || cache.lock(&name)).await

@@ -7,7 +7,7 @@ use engine::{ContainerSpec, Engine, ImageFacts as Declared, Owner, User};
 use record::{ImageFacts, ImageParts};
 use serde::Deserialize;
 
-use crate::{Error, Result, base::image::find_or_pull, error::at, store::Cache};
+use crate::{Error, Result, base::image::in_engine, error::at, store::Cache};
 
 /// What an image's Python says of it: packages, and versions where it has torch.
 const SCRIPT: &str = include_str!("inventory.py");
@@ -46,7 +46,12 @@ pub async fn own_image(
     python: &str,
     cache: &Cache,
 ) -> Result<OwnImage> {
-    let (found, load_seconds) = in_engine(engine, reference, cache).await?;
+    let next = "Where no registry can be reached, load the image into the engine first";
+    let unpinned = "; pull or build it there first, or name it by its digest: \
+                    REPOSITORY@sha256:DIGEST";
+    let unfit = |problem: String| Error::Input(format!("image {reference}: {problem}"));
+    let words = (next, unpinned);
+    let (found, load_seconds) = in_engine(engine, reference, cache, words, unfit).await?;
     let mut notes = declared(reference, &found);
     let spec = ContainerSpec {
         image: found.id.clone(),
@@ -93,29 +98,6 @@ pub async fn own_image(
         id: found.id,
         notes,
     })
-}
-
-/// The image in the engine, and how long that had to pull it, where it had to.
-async fn in_engine(
-    engine: &Engine,
-    reference: &str,
-    cache: &Cache,
-) -> Result<(Declared, Option<f64>)> {
-    let next = "Where no registry can be reached, load the image into the engine first";
-    let unpinned = "; pull or build it there first, or name it by its digest: \
-                    REPOSITORY@sha256:DIGEST";
-    let (id, seconds) = find_or_pull(engine, reference, cache, next, unpinned).await?;
-    let Some(found) = engine.image(&id).await? else {
-        return Err(Error::Input(format!(
-            "image {reference} has gone from the engine; run again"
-        )));
-    };
-    match &found.architecture {
-        Some(other) if other != "amd64" => Err(Error::Input(format!(
-            "image {reference} is for {other}; expected amd64"
-        ))),
-        _ => Ok((found, seconds)),
-    }
 }
 
 /// What the image itself declares of its runs.

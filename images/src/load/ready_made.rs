@@ -16,7 +16,7 @@ use crate::{
         compat_check::{PRELOAD, changes_runs},
         contents::{SCENARIO_IN_IMAGE, ToldParts},
     },
-    base::image::find_or_pull,
+    base::image::in_engine,
     catalog::is_name,
     error::at,
     spec::{
@@ -77,18 +77,13 @@ pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Resu
         ", and pulling needs a digest; load its archive (`docker load --input FILE`), or give what \
          `{program} images push` printed: REGISTRY/REPOSITORY@sha256:DIGEST"
     );
-    let (id, load_seconds) = find_or_pull(engine, reference, cache, &next, &unpinned).await?;
     let unfit = |problem: String| {
         Error::Input(format!(
             "the image {reference} cannot be run as it is: {problem}"
         ))
     };
-    let Some(found) = engine.image(&id).await? else {
-        return Err(unfit("the engine has it no more; run again".to_owned()));
-    };
-    if let Some(architecture) = found.architecture.filter(|found| found != "amd64") {
-        return Err(unfit(format!("it is for {architecture}; expected amd64")));
-    }
+    let words = (&*next, &*unpinned);
+    let (found, load_seconds) = in_engine(engine, reference, cache, words, &unfit).await?;
     // Before anything is made of it: an engine copies what lies there.
     if !found.volumes.is_empty() {
         return Err(unfit(format!(

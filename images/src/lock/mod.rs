@@ -209,20 +209,14 @@ impl Lock {
         match regular_file::open_own(&file).and_then(|mut open| open.read_to_end(&mut json)) {
             Ok(_) => Self::from_json(&file, &json).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::BadLock {
-                cause: error.to_string(),
-                file,
-            }),
+            Err(error) => Err(Error::bad_lock(&file, &error.to_string())),
         }
     }
 
     /// Reads a lock; one that was edited by hand or cut off is an error.
     pub fn from_json(file: &Path, json: &[u8]) -> Result<Self> {
-        let bad = |cause: String| Error::BadLock {
-            file: file.to_owned(),
-            // It quotes the lock, which may be anybody's.
-            cause: printable(cause),
-        };
+        // It quotes the lock, which may be anybody's.
+        let bad = |cause: String| Error::bad_lock(file, &printable(cause));
         let value: serde_json::Value =
             serde_json::from_slice(json).map_err(|error| bad(error.to_string()))?;
         let version = value["version"].as_u64().unwrap_or(0);

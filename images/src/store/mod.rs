@@ -42,12 +42,6 @@ pub struct Cache {
     unweighed: Arc<AtomicBool>,
 }
 
-/// Held while one of several builds makes something; let go when dropped or when the process ends.
-#[derive(Debug)]
-pub(crate) struct CacheLock {
-    _file: File,
-}
-
 /// Unpacked libraries, by their digest.
 const LIBRARIES: &str = "libraries";
 /// Where locks and half-made things lie: no part of what is kept.
@@ -181,15 +175,16 @@ impl Cache {
         }
     }
 
-    /// Waits until nobody else holds the lock of this name, then holds it.
-    pub(crate) fn lock(&self, name: &str) -> Result<CacheLock> {
+    /// Waits until nobody else holds the lock of this name, then holds it until it is dropped or the
+    /// process ends.
+    pub(crate) fn lock(&self, name: &str) -> Result<File> {
         let path = self.folder("locks").join(format!("{name}.lock"));
         let file = lock_file(&path).map_err(at(&path))?;
         if file.try_lock().is_err() {
             let _waiting = self.progress.start(Action::Wait, name, None);
             file.lock().map_err(at(&path))?;
         }
-        Ok(CacheLock { _file: file })
+        Ok(file)
     }
 
     /// Gives a file a second place, in this cache. Where the file system has no links, or the file

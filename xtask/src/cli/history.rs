@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use history::{Aggregate, Contents, History, PointFilter, Series, SeriesFilter};
 
-use super::compare::IgnoreArgs;
+use super::IgnoreArgs;
 use crate::{
     error::{Error, Result},
     printer::Printer,

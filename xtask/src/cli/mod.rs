@@ -1,4 +1,4 @@
-//! Arguments that commands take.
+//! Arguments that several commands take.
 
 /// What stands below the help of every command that can end in several ways.
 macro_rules! exit_codes {
@@ -9,25 +9,27 @@ macro_rules! exit_codes {
 }
 pub(crate) use exit_codes;
 
-mod claims;
-mod compare;
-mod format;
 pub(crate) mod history;
-mod images;
 
 use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
-use crate::commands::program::ProgramArgs;
 use bench_suite::executors::{self, EXECUTORS};
 use clap::{
-    Args,
+    Args, ValueEnum,
     builder::{PossibleValue, TypedValueParser},
 };
+use verdict::MethodKey;
 
-pub(crate) use claims::{ClaimsArgs, ClaimsFailOn};
-pub(crate) use compare::{By, CompareArgs};
-pub(crate) use format::Format;
-pub(crate) use images::{ImagesCommand, PruneArgs, PushArgs};
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+    /// For a pull request
+    Markdown,
+}
 
 /// Where the parts that take long to make come from.
 #[derive(Debug, Clone, Args)]
@@ -116,124 +118,6 @@ impl TypedValueParser for EngineParser {
     }
 }
 
-#[derive(Debug, Clone, Args)]
-#[command(after_help = exit_codes!())]
-pub(crate) struct BenchArgs {
-    /// A suite in `scenarios/`, or a file; may be given several times. Default: smoke, or the
-    /// program after `--`
-    #[arg(long, value_name = "NAME|FILE", conflicts_with = "command")]
-    pub(crate) suite: Vec<String>,
-    /// Of the suites this cell alone, as reports name it, or this scenario; may be given several
-    /// times
-    #[arg(long, value_name = "SCENARIO[ · VARIANT]")]
-    pub(crate) cell: Vec<String>,
-    #[command(flatten)]
-    pub(crate) target: TargetArgs,
-    #[command(flatten)]
-    pub(crate) share: ShareArgs,
-    /// How many times every cell runs, with --until-decided at most; default: what the suite says, and 1000 with --until-decided
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) blocks: Option<u32>,
-    /// Attribute memory and time of a warm-up step to the modules of the model, for the report; it
-    /// takes at least 3 warm-up steps
-    #[arg(long)]
-    pub(crate) attribution: bool,
-    /// Add blocks until every gated metric is decided between the first image and the others (or
-    /// as --by says), or the time budget ends
-    #[arg(long)]
-    pub(crate) until_decided: bool,
-    /// How long --until-decided may take, such as `90min` or `2h`; default: 1h
-    #[arg(long, value_name = "TIME", requires = "until_decided", value_parser = time)]
-    pub(crate) time_budget: Option<Duration>,
-    /// Decide between two values of one axis, such as `precision=fp32,amp-bf16`, in place of images
-    #[arg(long, value_name = "AXIS=BASE,HEAD", requires = "until_decided", value_parser = compare::by)]
-    pub(crate) by: Option<By>,
-    /// The session's folder; default: `sessions/` and the session's name
-    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
-    pub(crate) out: Option<PathBuf>,
-    /// Go on with a session that was cut off, as it was begun: no other option is needed
-    #[arg(long, value_name = "DIR")]
-    pub(crate) resume: Option<PathBuf>,
-    /// Say what would run, and start nothing; a complete image is pulled for its name
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    #[command(flatten)]
-    pub(crate) program: ProgramArgs,
-    /// The suite of a program, of a session that goes on.
-    #[arg(skip)]
-    pub(crate) program_suite: Option<String>,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct FitArgs {
-    /// A suite, by name or file, or one of its scenarios: `SUITE:SCENARIO`. Every combination of
-    /// its axes but the batch is tried
-    #[arg(value_name = "SUITE[:SCENARIO]")]
-    pub(crate) scenario: String,
-    /// The memory to fit, such as 8GiB: all that the process holds of the GPU, CUDA context and
-    /// libraries included; on the CPU the container's
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) memory: bytesize::ByteSize,
-    /// Largest batch that is tried
-    #[arg(long, value_name = "N", default_value_t = 1024,
-          value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub(crate) most: u32,
-    #[command(flatten)]
-    pub(crate) target: TargetArgs,
-    /// Search on a GPU that other processes use, and other sessions with this option
-    #[arg(long)]
-    pub(crate) share_gpu: bool,
-    /// Say what would be searched, and start nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Draw the search: `fit.html`, with `fit.md` and `fit.json`, into this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// How to print what was found
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct ReportArgs {
-    /// Folders of sessions
-    #[arg(required = true, value_name = "SESSION")]
-    pub(crate) sessions: Vec<PathBuf>,
-    /// Where to write; default: into the folder of the first session
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// The history to draw beside the metrics; without it none is
-    #[arg(long, value_name = "DIR", env = "TORCHGAUGE_HISTORY")]
-    pub(crate) history: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct DoctorArgs {
-    /// How to print what was found
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct DistArgs {
-    /// Where to write both; default: `dist` in cargo's target folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// A `torchgauge` that is compiled already, of whatever size, in place of compiling it
-    #[arg(long, value_name = "FILE")]
-    pub(crate) program: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct TestArgs {
-    /// Leave out what needs libtorch: the `scenario` crates and the end-to-end tests
-    #[arg(long)]
-    pub(crate) without_libtorch: bool,
-    /// Leave out what needs a second engine: the tests of engines, images and programs on Podman
-    #[arg(long)]
-    pub(crate) without_podman: bool,
-}
-
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     text.parse::<jiff::SignedDuration>()
         .ok()
@@ -250,4 +134,40 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| {
             format!("`{text}` is no share; expected a number from 0 to below 1, such as 0.02")
         })
+}
+
+/// Two values of one axis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct By {
+    pub(crate) axis: String,
+    pub(crate) base: String,
+    pub(crate) head: String,
+}
+
+/// What may differ in the method.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct IgnoreArgs {
+    /// Take together what was measured by different methods where this setting differs:
+    /// `method.limits.cpus`; all below a key: `method.limits`; whatever differs: `method`; may be
+    /// given several times
+    #[arg(long, value_name = "KEY")]
+    pub(crate) ignore: Vec<MethodKey>,
+}
+
+pub(crate) fn by(text: &str) -> Result<By, String> {
+    let parts = text.split_once('=').and_then(|(axis, values)| {
+        let (base, head) = values.split_once(',')?;
+        let named = [axis, base, head].iter().all(|part| !part.is_empty());
+        (named && !head.contains(',')).then_some((axis, base, head))
+    });
+    let (axis, base, head) =
+        parts.ok_or("expected AXIS=BASE,HEAD, such as precision=fp32,amp-bf16")?;
+    if base == head {
+        return Err(format!("both sides are {axis}={base}; give two values"));
+    }
+    Ok(By {
+        axis: axis.to_owned(),
+        base: base.to_owned(),
+        head: head.to_owned(),
+    })
 }

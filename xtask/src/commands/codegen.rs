@@ -6,7 +6,7 @@ use record::SessionFolder;
 use verdict::FailOn;
 
 use crate::{
-    error::{Error, Result},
+    error::{Error, Result, reading, starting, writing},
     printer::Printer,
     workspace,
 };
@@ -59,15 +59,9 @@ pub(crate) fn run(printer: &Printer) -> Result<()> {
             command.env(name, "1");
         }
         command.env("INSTA_UPDATE", "always").stdin(Stdio::null());
-        let status = command.status().map_err(|source| Error::Start {
-            what: "cargo".into(),
-            source,
-        })?;
+        let status = command.status().map_err(starting("cargo"))?;
         if !status.success() {
-            return Err(Error::TestsFailed {
-                step: what,
-                command: format!("{command:?}"),
-            });
+            return Err(Error::tests_failed(what, &format!("{command:?}")));
         }
     }
     Ok(())
@@ -76,10 +70,7 @@ pub(crate) fn run(printer: &Printer) -> Result<()> {
 /// Draws the pages of the gallery's sessions and comparisons.
 fn draw_gallery(root: &Path, printer: &Printer) -> Result<()> {
     let gallery = root.join("reports/gallery");
-    let folders = fs::read_dir(&gallery).map_err(|source| Error::Read {
-        path: gallery,
-        source,
-    })?;
+    let folders = fs::read_dir(&gallery).map_err(reading(&gallery))?;
     let mut folders: Vec<_> = folders.flatten().map(|entry| entry.path()).collect();
     folders.sort();
     for path in folders {
@@ -89,7 +80,7 @@ fn draw_gallery(root: &Path, printer: &Printer) -> Result<()> {
             let [_, markdown, _] = reports::write(&[folder], Vec::new(), &path)?;
             (markdown, reports::markdown::TO_THE_PAGE)
         } else if let Ok(text) = fs::read_to_string(&comparison) {
-            let verdicts = serde_json::from_str(&text).map_err(|source| Error::Json { source })?;
+            let verdicts = serde_json::from_str(&text)?;
             reports::comparison::write(&verdicts, FailOn::Regressed, &[], &path)?;
             (path.join("comparison.md"), "[The report](comparison.html)")
         } else {
@@ -99,10 +90,7 @@ fn draw_gallery(root: &Path, printer: &Printer) -> Result<()> {
         let text = fs::read_to_string(&markdown);
         let text = text.map(|text| text.replace(link, "![The answer](card.svg)"));
         text.and_then(|text| fs::write(&markdown, text))
-            .map_err(|source| Error::Write {
-                path: markdown,
-                source,
-            })?;
+            .map_err(writing(&markdown))?;
         printer.line(&path.display().to_string());
     }
     Ok(())

@@ -1,19 +1,127 @@
 //! `cargo xtask compare`: two images, sessions or variants, cell by cell.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
+use clap::{Args, ValueEnum};
 use history::{Aggregate, PointFilter, SeriesFilter, SeriesKey};
 use judge::{moderation::Variance, sessions::BetweenSessions};
+use metrics::Metric;
 use record::{Records, Session, SessionFolder};
 use reports::format::plural;
 use verdict::{CellMetric, Gate, Side, SideError, Verdicts};
 
 use crate::{
-    cli::{CompareArgs, Format, history::read},
+    cli::{
+        By, Format, IgnoreArgs, by, exit_codes,
+        history::{HistoryFolder, read},
+    },
     commands::{past, session_ref, write_file},
     error::{Error, Result},
     printer::{Printer, table_style},
 };
+
+/// What fails a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FailOn {
+    /// A gated metric that regressed
+    Regressed,
+    /// One that is inconclusive, too
+    Inconclusive,
+}
+
+impl From<FailOn> for verdict::FailOn {
+    fn from(chosen: FailOn) -> Self {
+        match chosen {
+            FailOn::Regressed => Self::Regressed,
+            FailOn::Inconclusive => Self::Inconclusive,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = concat!(
+        "A side is a session's folder, or its name where that lies below --sessions; or out of the \
+         history: `@NAME` the session of this name, `branch=NAME` the newest complete session of a branch, \
+         `image=NAME` the newest complete session with an image; of those, the newest that shares a \
+         cell with the other side. `:IMAGE` behind it picks one of several images.\n\n",
+        exit_codes!()
+    )
+)]
+pub(crate) struct CompareArgs {
+    /// What to compare against: `SESSION[:IMAGE]`, `@NAME[:IMAGE]`, `branch=NAME[:IMAGE]` or
+    /// `image=NAME`
+    #[arg(value_name = "BASE")]
+    base: String,
+    /// What to compare, in the same forms; default: of a session with two images, the second against
+    /// the first
+    #[arg(value_name = "HEAD", conflicts_with = "by")]
+    head: Option<String>,
+    /// Compare two values of one axis within BASE, such as `precision=fp32,amp-bf16`
+    #[arg(long, value_name = "AXIS=BASE,HEAD", value_parser = by)]
+    by: Option<By>,
+    /// How to print the verdicts
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Print every verdict, and not only what changed most
+    #[arg(long)]
+    all: bool,
+    /// Print GitHub's workflow commands as well, which annotate a pull request
+    #[arg(long)]
+    annotations: bool,
+    #[arg(
+        long,
+        value_name = "FILE.xml",
+        help = "Write the verdicts as JUnit XML"
+    )]
+    junit: Option<PathBuf>,
+    /// Write the verdicts as Markdown, for a comment: the gate, what changed most, the rest folded
+    #[arg(long, value_name = "FILE.md")]
+    summary: Option<PathBuf>,
+    /// Where the report can be read, for a link in the Markdown
+    #[arg(long, value_name = "URL")]
+    link: Option<String>,
+    /// Write the verdicts as a page, Markdown and JSON into this folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// What fails the command with exit code 1
+    #[arg(long, value_enum, default_value_t = FailOn::Regressed)]
+    fail_on: FailOn,
+    /// Relative change of a metric that counts as none, in place of its own; by the metric's
+    /// name or as tables print it, such as `throughput=0.02`
+    #[arg(long, value_name = "QUANTITY=SHARE", value_parser = threshold)]
+    threshold: Vec<(String, f64)>,
+    /// Compare although machine, GPU or driver differ
+    #[arg(long)]
+    across_machines: bool,
+    #[command(flatten)]
+    method: IgnoreArgs,
+    /// Where the folders of sessions lie that the history names
+    #[arg(long, value_name = "DIR", default_value = "sessions")]
+    sessions: PathBuf,
+    #[command(flatten)]
+    folder: HistoryFolder,
+}
+
+fn threshold(text: &str) -> Result<(String, f64), String> {
+    let (name, share) = text
+        .split_once('=')
+        .ok_or("expected QUANTITY=SHARE, such as throughput=0.02")?;
+    match share.parse::<f64>() {
+        Ok(share) if share.is_finite() && (0.0..1.0).contains(&share) => {
+            Ok((metric(name).to_owned(), share))
+        }
+        _ => Err(format!("`{share}` is no share from 0 to below 1")),
+    }
+}
+
+/// The name of the metric that tables call so; any other word as it is.
+fn metric(word: &str) -> &str {
+    let word = word.trim();
+    Metric::compared()
+        .find(|metric| metric.label.eq_ignore_ascii_case(word))
+        .map_or(word, |metric| metric.name)
+}
 
 /// Judges, prints, and fails where a gated metric says no.
 pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {

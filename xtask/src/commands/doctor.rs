@@ -7,17 +7,21 @@ use bench_suite::{
     host::{self, Host},
 };
 use bytesize::ByteSize;
+use clap::Args;
 use record::Machine;
 use reports::format::first_few;
 
 use crate::{
-    cli::{DoctorArgs, Format},
-    commands::bench::prepare::check_gpus,
-    error::Result,
-    printer::Printer,
-    table::table,
-    workspace,
+    cli::Format, commands::bench::prepare::check_gpus, error::Result, printer::Printer,
+    table::table, workspace,
 };
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DoctorArgs {
+    /// How to print what was found
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
 
 /// Room that the CPU-only libtorch, its image in an engine and a build need together.
 const ROOM_CPU: u64 = 6_000_000_000;

@@ -1,5 +1,7 @@
 //! `cargo xtask fit`: the largest batch that trains within a memory budget.
 
+use std::path::PathBuf;
+
 use bench_suite::{
     fit::{self as search, Question},
     plan::Plan,
@@ -8,12 +10,13 @@ use bench_suite::{
     suite::Suite,
 };
 use bytesize::ByteSize;
+use clap::Args;
 use record::fit::{self, Attempt, Fit, Found};
 use reports::format::plural;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cli::{FitArgs, Format, ShareArgs},
+    cli::{Format, ShareArgs, TargetArgs},
     commands::{
         bench::{self, target::Target},
         scenarios,
@@ -22,6 +25,36 @@ use crate::{
     printer::Printer,
     table::table,
 };
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct FitArgs {
+    /// A suite, by name or file, or one of its scenarios: `SUITE:SCENARIO`. Every combination of
+    /// its axes but the batch is tried
+    #[arg(value_name = "SUITE[:SCENARIO]")]
+    scenario: String,
+    /// The memory to fit, such as 8GiB: all that the process holds of the GPU, CUDA context and
+    /// libraries included; on the CPU the container's
+    #[arg(long, value_name = "BYTES")]
+    memory: ByteSize,
+    /// Largest batch that is tried
+    #[arg(long, value_name = "N", default_value_t = 1024,
+          value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    most: u32,
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Search on a GPU that other processes use, and other sessions with this option
+    #[arg(long)]
+    share_gpu: bool,
+    /// Say what would be searched, and start nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Draw the search: `fit.html`, with `fit.md` and `fit.json`, into this folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// How to print what was found
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
 
 /// Plans, prepares, searches, tells.
 pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
@@ -100,10 +133,7 @@ fn ended(fit: &Fit) -> Result<()> {
     let found = &fit.found;
     let problems = found.iter().filter(|one| one.problem.is_some()).count();
     if problems > 0 {
-        return Err(Error::RunsFailed {
-            failed: problems,
-            planned: found.len(),
-        });
+        return Err(Error::runs_failed(problems, found.len()));
     }
     if found.iter().all(|one| one.largest_batch.is_none()) {
         return Err(Error::Gate(format!(
@@ -178,7 +208,7 @@ pub(crate) fn suite(reference: &str) -> Result<Suite> {
         Some((name, scenario)) => (name, Some(scenario)),
         None => (reference, None),
     };
-    let mut suite = catalog.load(name).map_err(Error::Suite)?;
+    let mut suite = catalog.load(name)?;
     let Some(scenario) = scenario else {
         return Ok(suite);
     };

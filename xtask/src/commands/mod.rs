@@ -24,11 +24,8 @@ pub(crate) mod trend;
 
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use crate::error::{Result, writing};
 
 pub(crate) fn write_file(path: &Path, text: &str) -> Result<()> {
-    regular_file::write(path, text).map_err(|source| Error::Write {
-        path: path.to_owned(),
-        source,
-    })
+    regular_file::write(path, text).map_err(writing(path))
 }

@@ -53,15 +53,10 @@ pub(crate) async fn run(args: &NodeArgs, printer: &Printer) -> Result<()> {
         device: Some(asked.device),
         sources,
     };
-    let suites = match asked.program {
-        Some(text) => Suites::Program(text),
-        None => Suites::Named(
-            asked
-                .suites
-                .iter()
-                .map(|suite| own(suite, folder))
-                .collect(),
-        ),
+    let named = asked.suites.iter();
+    let suites = Suites {
+        named: named.map(|suite| own(suite, folder)).collect(),
+        program: asked.program,
     };
     let loaded = bench::load(&suites)?;
     let mut target = Target::find(&target, &loaded, &session.images, printer).await?;
@@ -76,10 +71,7 @@ pub(crate) async fn run(args: &NodeArgs, printer: &Printer) -> Result<()> {
         plan,
         deciding: None,
         share,
-        place: Place::Resume {
-            folder: folder.clone(),
-            name: session.session,
-        },
+        place: Place::at(folder, Some(session.session)),
     };
     let (folder, totals) = job.carry_out(printer).await?;
     bench::end(totals, "node", &folder)

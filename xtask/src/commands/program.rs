@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cli::time,
-    error::{Error, Result},
+    error::{Result, reading, starting},
 };
 
 /// What the suite of a program on the command line is called.
@@ -150,11 +150,8 @@ impl ProgramArgs {
     /// The suite file that says the same.
     pub(crate) fn suite_text(&self) -> Result<String> {
         let whole = |path: &str| {
-            let path = absolute(path).map_err(|source| Error::Read {
-                path: path.into(),
-                source,
-            })?;
-            Ok::<_, Error>(path.display().to_string())
+            let whole = absolute(path).map_err(reading(path.as_ref()));
+            whole.map(|path| path.display().to_string())
         };
         let here = whole(".")?;
         let mounts = self.mount.iter().filter_map(|mount| {
@@ -226,10 +223,8 @@ impl ProgramArgs {
             }],
         });
         drop_nulls(&mut text);
-        serde_yaml::to_string(&text).map_err(|error| Error::Start {
-            what: "the program: no suite can be written of it".to_owned(),
-            source: std::io::Error::other(error),
-        })
+        let what = "the program: no suite can be written of it";
+        serde_yaml::to_string(&text).map_err(starting(what))
     }
 }
 
@@ -246,7 +241,7 @@ fn drop_nulls(value: &mut Value) {
 }
 
 pub(crate) fn suite(text: &str) -> Result<Suite> {
-    Suite::from_text(&format!("{SUITE}.yaml"), text).map_err(Error::Suite)
+    Ok(Suite::from_text(&format!("{SUITE}.yaml"), text)?)
 }
 
 /// The name of a scenario: of a script or a module its own, else that of the program.

@@ -1,8 +1,24 @@
 //! `cargo xtask report`: draw sessions that have run.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use record::{Session, SessionFolder};
 
-use crate::{cli::ReportArgs, commands::past, error::Result, printer::Printer};
+use crate::{commands::past, error::Result, printer::Printer};
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ReportArgs {
+    /// Folders of sessions
+    #[arg(required = true, value_name = "SESSION")]
+    sessions: Vec<PathBuf>,
+    /// Where to write; default: into the folder of the first session
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The history to draw beside the metrics; without it none is
+    #[arg(long, value_name = "DIR", env = "TORCHGAUGE_HISTORY")]
+    history: Option<PathBuf>,
+}
 
 /// Writes the three files and says where.
 pub(crate) fn run(args: &ReportArgs, printer: &Printer) -> Result<()> {

@@ -10,7 +10,7 @@ use reports::format::plural;
 use crate::{
     cli::Format,
     commands::program::{self, ProgramArgs},
-    error::{Error, Result},
+    error::Result,
     printer::Printer,
     table::table,
     workspace,
@@ -64,7 +64,7 @@ pub(crate) fn run(command: &ScenariosCommand, printer: &Printer) -> Result<()> {
             } else {
                 DeviceKind::Cpu
             };
-            let suite = catalog()?.load(suite).map_err(Error::Suite)?;
+            let suite = catalog()?.load(suite)?;
             show(&suite, device, printer);
             Ok(())
         }
@@ -87,7 +87,7 @@ fn list(printer: &Printer) -> Result<()> {
         Format::Text,
         ["suite", "cells on cpu", "on cuda", "blocks", "what for"],
     );
-    for listed in catalog()?.list().map_err(Error::Suite)? {
+    for listed in catalog()?.list()? {
         match listed.suite {
             Ok(suite) => table.add_row([
                 listed.name,
@@ -140,7 +140,7 @@ fn show(suite: &Suite, device: DeviceKind, printer: &Printer) {
 fn check(suites: &[String], printer: &Printer) -> Result<()> {
     let catalog = catalog()?;
     let names = if suites.is_empty() {
-        catalog.names().map_err(Error::Suite)?
+        catalog.names()?
     } else {
         suites.to_vec()
     };
@@ -154,7 +154,7 @@ fn check(suites: &[String], printer: &Printer) -> Result<()> {
             )),
             // The last is shown by the caller, which also gives the exit code.
             Err(error) => {
-                if let Some(earlier) = first.replace(Error::Suite(error)) {
+                if let Some(earlier) = first.replace(error.into()) {
                     printer.error(&earlier);
                 }
             }

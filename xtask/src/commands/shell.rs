@@ -6,7 +6,7 @@ use clap::Command;
 use clap_complete::Shell;
 
 use crate::{
-    error::{Error, Result},
+    error::{Result, writing},
     printer::Printer,
 };
 
@@ -21,12 +21,9 @@ pub(crate) fn completions(shell: Shell, program: Command, printer: &Printer) {
 
 /// Writes the manual pages into a folder.
 pub(crate) fn man(folder: &Path, program: Command, printer: &Printer) -> Result<()> {
-    let failed = |source| Error::Write {
-        path: folder.to_owned(),
-        source,
-    };
-    fs::create_dir_all(folder).map_err(failed)?;
-    clap_mangen::generate_to(program.bin_name(NAME), folder).map_err(failed)?;
+    let failed = writing(folder);
+    fs::create_dir_all(folder).map_err(&failed)?;
+    clap_mangen::generate_to(program.bin_name(NAME), folder).map_err(&failed)?;
     printer.line(&format!("manual pages in {}", folder.display()));
     Ok(())
 }

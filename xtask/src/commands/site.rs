@@ -16,7 +16,7 @@ use reports::{
 use crate::{
     cli::{exit_codes, history::read},
     commands::{past, trend},
-    error::{Error, Result},
+    error::{Result, writing},
     printer::Printer,
 };
 
@@ -54,24 +54,21 @@ pub(crate) fn run(args: &SiteArgs, printer: &Printer) -> Result<()> {
         folders: args.folders.clone(),
         trends: trends(args.history.as_deref(), printer)?,
     };
-    let failed = |source| Error::Write {
-        path: out.clone(),
-        source,
-    };
+    let failed = writing(&out);
     let parent = match out.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    fs::create_dir_all(parent).map_err(failed)?;
+    fs::create_dir_all(parent).map_err(&failed)?;
     // It goes at the end with what is in it: half a site, or the one before.
     let work = tempfile::Builder::new()
         .prefix(".site-")
         .tempdir_in(parent)
-        .map_err(failed)?;
+        .map_err(&failed)?;
     let (fresh, old) = (work.path().join("new"), work.path().join("old"));
     let outcome = site::draw(&content, &fresh)?;
     if out.exists() {
-        fs::rename(&out, &old).map_err(failed)?;
+        fs::rename(&out, &old).map_err(&failed)?;
     }
     if let Err(error) = fs::rename(&fresh, &out) {
         let _ = fs::rename(&old, &out);

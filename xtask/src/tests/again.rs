@@ -8,7 +8,7 @@ use record::SessionFolder;
 use reports::{Source, View};
 
 use crate::{
-    cli::BenchArgs,
+    commands::bench::BenchArgs,
     commands::{program, scenarios},
 };
 

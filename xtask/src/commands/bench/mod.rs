@@ -7,26 +7,82 @@ pub(crate) mod resume;
 pub(crate) mod target;
 mod watch;
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use bench_suite::{
     plan::Plan,
     session::{self, Session, Totals},
     suite::{MAX_BLOCKS, Suite},
 };
+use clap::Args;
 use record::{Deciding, RunPolicy, SessionFolder, SidesCompared, Tool};
 use reports::format::plural;
 use tokio_util::sync::CancellationToken;
 
 use self::{target::Target, watch::Watch};
 use crate::{
-    cli::{BenchArgs, Format, ShareArgs},
-    commands::{program, scenarios},
-    error::{Error, Result},
+    cli::{By, Format, ShareArgs, TargetArgs, by, exit_codes, time},
+    commands::{
+        program::{self, ProgramArgs},
+        scenarios,
+    },
+    error::{Error, Result, writing},
     printer::{self, Printer},
     table::table,
     workspace,
 };
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = exit_codes!())]
+pub(crate) struct BenchArgs {
+    /// A suite in `scenarios/`, or a file; may be given several times. Default: smoke, or the
+    /// program after `--`
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "command")]
+    pub(crate) suite: Vec<String>,
+    /// Of the suites this cell alone, as reports name it, or this scenario; may be given several
+    /// times
+    #[arg(long, value_name = "SCENARIO[ · VARIANT]")]
+    pub(crate) cell: Vec<String>,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+    #[command(flatten)]
+    pub(crate) share: ShareArgs,
+    /// How many times every cell runs, with --until-decided at most; default: what the suite says, and 1000 with --until-decided
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) blocks: Option<u32>,
+    /// Attribute memory and time of a warm-up step to the modules of the model, for the report; it
+    /// takes at least 3 warm-up steps
+    #[arg(long)]
+    pub(crate) attribution: bool,
+    /// Add blocks until every gated metric is decided between the first image and the others (or
+    /// as --by says), or the time budget ends
+    #[arg(long)]
+    pub(crate) until_decided: bool,
+    /// How long --until-decided may take, such as `90min` or `2h`; default: 1h
+    #[arg(long, value_name = "TIME", requires = "until_decided", value_parser = time)]
+    pub(crate) time_budget: Option<Duration>,
+    /// Decide between two values of one axis, such as `precision=fp32,amp-bf16`, in place of images
+    #[arg(long, value_name = "AXIS=BASE,HEAD", requires = "until_decided", value_parser = by)]
+    pub(crate) by: Option<By>,
+    /// The session's folder; default: `sessions/` and the session's name
+    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
+    pub(crate) out: Option<PathBuf>,
+    /// Go on with a session that was cut off, as it was begun: no other option is needed
+    #[arg(long, value_name = "DIR")]
+    pub(crate) resume: Option<PathBuf>,
+    /// Say what would run, and start nothing; a complete image is pulled for its name
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// The suite of a program, of a session that goes on.
+    #[arg(skip)]
+    pub(crate) program_suite: Option<String>,
+}
 
 /// How often a run is attempted again that the engine and not the workload failed.
 const ENGINE_RETRIES: u32 = 2;
@@ -83,15 +139,10 @@ pub(crate) async fn measure(
         show(&plan, args.until_decided, printer);
         return Ok(None);
     }
-    let place = match (resumed, &args.resume, &args.out) {
-        (Some(session), Some(folder), _) => Place::Resume {
-            folder: folder.clone(),
-            name: session.session,
-        },
-        (_, _, Some(folder)) => Place::New {
-            folder: folder.clone(),
-        },
-        _ => Place::Fresh,
+    let begun = resumed.map(|session| session.session);
+    let place = match args.resume.as_ref().or(args.out.as_ref()) {
+        Some(folder) => Place::at(folder, begun),
+        None => Place::fresh(),
     };
     let job = Job {
         target: &mut target,
@@ -108,17 +159,32 @@ pub(crate) async fn measure(
 }
 
 /// Where a session lies, or will lie.
-pub(crate) enum Place {
+pub(crate) struct Place {
+    folder: PathBuf,
+    name: String,
+    /// Whether a session of this name was begun there.
+    is_begun: bool,
+}
+
+impl Place {
+    /// A folder, and the name of the session that was begun there, where one was.
+    pub(crate) fn at(folder: &Path, begun: Option<String>) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            is_begun: begun.is_some(),
+            name: begun.unwrap_or_else(session::fresh_name),
+        }
+    }
+
     /// Below `sessions`, by its name.
-    Fresh,
-    New {
-        folder: PathBuf,
-    },
-    /// In this folder, where a session of this name was begun.
-    Resume {
-        folder: PathBuf,
-        name: String,
-    },
+    fn fresh() -> Self {
+        let name = session::fresh_name();
+        Self {
+            folder: Path::new("sessions").join(&name),
+            name,
+            is_begun: false,
+        }
+    }
 }
 
 /// A session to be carried out.
@@ -145,10 +211,11 @@ impl Job<'_> {
                     .to_owned(),
             ));
         }
-        let name = match &self.place {
-            Place::Resume { name, .. } => name.clone(),
-            Place::Fresh | Place::New { .. } => session::fresh_name(),
-        };
+        let Place {
+            folder,
+            name,
+            is_begun,
+        } = self.place;
         let ready = target.ready(&name, &self.share, printer).await?;
         let mut plan = self.plan;
         plan.session = record::Session {
@@ -171,10 +238,10 @@ impl Job<'_> {
             },
             ..plan.session
         };
-        let mut session = match self.place {
-            Place::Resume { folder, .. } => Session::resume(&folder, plan)?,
-            Place::New { folder } => Session::create(&folder, &name, plan)?,
-            Place::Fresh => Session::create(&PathBuf::from("sessions").join(&name), &name, plan)?,
+        let mut session = if is_begun {
+            Session::resume(&folder, plan)?
+        } else {
+            Session::create(&folder, &name, plan)?
         };
         let folder = session.folder().clone();
         printer.note(&format!("session {name} in {}", folder.path().display()));
@@ -222,40 +289,34 @@ pub(crate) fn scratch(what: &str) -> Result<tempfile::TempDir> {
     tempfile::Builder::new()
         .prefix(&format!("torchgauge-{what}-"))
         .tempdir()
-        .map_err(|source| Error::Write {
-            path: std::env::temp_dir(),
-            source,
-        })
+        .map_err(writing(&std::env::temp_dir()))
 }
 
-/// Suites as they were asked for.
-pub(crate) enum Suites {
-    Named(Vec<String>),
-    Program(String),
+/// Suites as they were asked for: by name, or the text of a program's.
+pub(crate) struct Suites {
+    pub(crate) named: Vec<String>,
+    pub(crate) program: Option<String>,
 }
 
 pub(crate) fn load(suites: &Suites) -> Result<Vec<Suite>> {
-    let names = match suites {
-        Suites::Named(names) => names,
-        Suites::Program(text) => return Ok(vec![program::suite(text)?]),
-    };
-    let catalog = scenarios::catalog()?;
-    names
-        .iter()
-        .map(|name| catalog.load(name).map_err(Error::Suite))
-        .collect()
+    if let Some(text) = &suites.program {
+        return Ok(vec![program::suite(text)?]);
+    }
+    let (catalog, named) = (scenarios::catalog()?, suites.named.iter());
+    named.map(|name| Ok(catalog.load(name)?)).collect()
 }
 
 /// The suites that the user named, or the one that says whether everything works.
 fn suites(args: &BenchArgs) -> Result<Suites> {
-    Ok(match (&args.program_suite, args.suite.as_slice()) {
-        (Some(text), _) => Suites::Program(text.clone()),
-        (None, []) if !args.program.command.is_empty() => {
-            Suites::Program(args.program.suite_text()?)
+    let (mut named, mut program) = (args.suite.clone(), args.program_suite.clone());
+    if named.is_empty() && program.is_none() {
+        if args.program.command.is_empty() {
+            named.push("smoke".to_owned());
+        } else {
+            program = Some(args.program.suite_text()?);
         }
-        (None, []) => Suites::Named(vec!["smoke".to_owned()]),
-        (None, names) => Suites::Named(names.to_vec()),
-    })
+    }
+    Ok(Suites { named, program })
 }
 
 fn tell_left_out(plan: &Plan, printer: &Printer) {
@@ -361,27 +422,19 @@ fn report(folder: &SessionFolder, printer: &Printer) -> Result<()> {
 
 pub(crate) fn end(totals: Totals, command: &str, folder: &SessionFolder) -> Result<()> {
     if totals.remaining > 0 {
-        return Err(Error::Unfinished {
-            remaining: totals.remaining,
-            command: match command {
-                "node" => {
-                    let words = [command.to_owned(), folder.path().display().to_string()];
-                    format!("{} {}", protocol::program(), record::command_line(&words))
-                }
-                _ => resume::command(command, folder.path()),
-            },
-        });
+        let runs = plural(totals.remaining, "run is", "runs are");
+        return Err(Error::Undecided(format!(
+            "{runs} still to do; go on with: {}",
+            resume::command(command, folder.path())
+        )));
     }
     if totals.failed > 0 {
-        return Err(Error::RunsFailed {
-            failed: totals.failed,
-            planned: totals.planned,
-        });
+        return Err(Error::runs_failed(totals.failed, totals.planned));
     }
     Ok(())
 }
 
-fn tool(root: &std::path::Path) -> Tool {
+fn tool(root: &Path) -> Tool {
     let git = |words: &[&str]| {
         let output = std::process::Command::new("git")
             .args(words)

@@ -18,7 +18,7 @@ use record::{Gpu, ImageFacts, ImageLock};
 
 use crate::{
     cli::SourceArgs,
-    error::{Error, Result},
+    error::{Error, Result, starting},
     printer::Printer,
 };
 
@@ -323,10 +323,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T> {
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|source| Error::Start {
-            what: "work in the background".to_owned(),
-            source: std::io::Error::other(source),
-        })?
+        .map_err(starting("work in the background"))?
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use bench_suite::executors::Choice;
 use record::{Place, Session, SessionFolder, SidesCompared, command_line};
 
-use super::references::is_reference;
+use super::{BenchArgs, references::is_reference};
 use crate::{
-    cli::{BenchArgs, ShareArgs, SourceArgs},
+    cli::{ShareArgs, SourceArgs},
     error::{Error, Result},
 };
 
@@ -22,13 +22,9 @@ pub(super) fn settled(given: &BenchArgs, folder: &Path) -> Result<(BenchArgs, Se
         )));
     };
     let mut args = given.clone();
-    let check = |option: &'static str, given: Option<String>, then: &str| match given {
-        Some(now) if now != then => Err(Error::ResumeDiffers {
-            option,
-            then: then.to_owned(),
-            now,
-        }),
-        _ => Ok(()),
+    let check = |option: &str, given: Option<String>, then: &str| match given {
+        Some(now) => same(option, then, &now),
+        None => Ok(()),
     };
     let listed = |words: &[String]| (!words.is_empty()).then(|| whole(words).join(", "));
     check("--suite", listed(&given.suite), &asked.suites.join(", "))?;
@@ -86,29 +82,34 @@ pub(crate) fn as_begun(session: &Session, sources: &mut SourceArgs, share: &mut 
     share.share_cpu |= session.policy.shares_cpu;
 }
 
+/// Refuses an option that says something else than the session was begun with.
+fn same(option: &str, then: &str, now: &str) -> Result<()> {
+    if then == now {
+        return Ok(());
+    }
+    Err(Error::Input(format!(
+        "{option} {now} contradicts the session, which was begun with {then}; leave {option} out, or \
+         begin a new session"
+    )))
+}
+
 /// What the session has of a number of blocks, a budget and its sides stays as it is.
 fn check_blocks(given: &BenchArgs, session: &Session) -> Result<()> {
-    let differs = |option, then: String, now: String| {
-        if then == now {
-            return Ok(());
-        }
-        Err(Error::ResumeDiffers { option, then, now })
-    };
     let blocks = given.blocks.map(|blocks| blocks.to_string());
     let Some(deciding) = &session.deciding else {
         // A session of fixed length may go on until it is decided.
         return match blocks.filter(|_| !given.until_decided) {
-            Some(now) => differs("--blocks", session.blocks.to_string(), now),
+            Some(now) => same("--blocks", &session.blocks.to_string(), &now),
             None => Ok(()),
         };
     };
     if let Some(now) = blocks {
-        differs("--blocks", deciding.most_blocks.to_string(), now)?;
+        same("--blocks", &deciding.most_blocks.to_string(), &now)?;
     }
     if let Some(budget) = given.time_budget {
         let seconds = |seconds: f64| format!("{seconds} s");
         let then = seconds(deciding.time_budget_seconds);
-        differs("--time-budget", then, seconds(budget.as_secs_f64()))?;
+        same("--time-budget", &then, &seconds(budget.as_secs_f64()))?;
     }
     if let Some(by) = &given.by {
         let then = match &deciding.sides {
@@ -116,7 +117,7 @@ fn check_blocks(given: &BenchArgs, session: &Session) -> Result<()> {
             SidesCompared::Images { .. } => "the images".to_owned(),
         };
         let now = format!("{}={},{}", by.axis, by.base, by.head);
-        differs("--by", then, now)?;
+        same("--by", &then, &now)?;
     }
     Ok(())
 }
@@ -139,9 +140,13 @@ pub(crate) fn whole(words: &[String]) -> Vec<String> {
     words.iter().map(whole).collect()
 }
 
-/// The command that goes on with what `bench` or `bisect` began in this folder, quoted for a shell.
+/// The command that goes on with what `bench`, `bisect` or `node` began in this folder, quoted for a
+/// shell.
 pub(crate) fn command(command: &str, folder: &Path) -> String {
-    let words = [command, "--resume", &folder.display().to_string()].map(str::to_owned);
+    let mut words = vec![command.to_owned(), folder.display().to_string()];
+    if command != "node" {
+        words.insert(1, "--resume".to_owned());
+    }
     format!("{} {}", protocol::program(), command_line(&words))
 }
 

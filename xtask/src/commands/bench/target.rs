@@ -139,14 +139,10 @@ impl<'a> Target<'a> {
         let hosts = hosts.map(|host| (host.name().to_owned(), host.facts()));
         let hosts: Vec<_> = hosts.collect();
         let device = args.device.as_deref().unwrap_or("auto");
-        let choice: Choice = device
-            .parse()
-            .map_err(|source| Error::Device(Box::new(source)))?;
+        let choice: Choice = device.parse()?;
         let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
         let by_name = hosts.iter().map(|(name, machine)| (name.as_str(), machine));
-        let places = choice
-            .places(by_name, visible.as_deref(), ranks)
-            .map_err(|source| Error::Device(Box::new(source)))?;
+        let places = choice.places(by_name, visible.as_deref(), ranks)?;
         let mut notes = opened.notes;
         let machines = hosts.iter().map(|(_, machine)| machine);
         notes.extend(machines.filter_map(|machine| unlike_note(machine, ranks)));
@@ -210,14 +206,8 @@ impl<'a> Target<'a> {
         let sources = &self.args.sources;
         let whole = |path: &Option<PathBuf>| path.as_ref().and_then(|path| absolute(path).ok());
         Asked {
-            suites: match suites {
-                Suites::Named(names) => resume::whole(names),
-                Suites::Program(_) => Vec::new(),
-            },
-            program: match suites {
-                Suites::Named(_) => None,
-                Suites::Program(text) => Some(text.clone()),
-            },
+            suites: resume::whole(&suites.named),
+            program: suites.program.clone(),
             cells: cells.to_vec(),
             images,
             device: resume::devices(&self.places),

@@ -1,6 +1,6 @@
 //! What the terminal shows while a session runs.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bench_suite::session::{Progress, Subscriber, Totals};
 use indicatif::ProgressBar;
@@ -43,9 +43,10 @@ impl Watch {
         self.several_images = session.images.len() > 1;
         self.several_suites = session.suites.len() > 1;
         self.deciding = session.deciding.is_some();
-        let bar = self.printer.count_bar("", totals.planned as u64);
+        let template = "{pos:>4} of {len}  {bar:24}  {elapsed} elapsed, ETA {eta}  {wide_msg}";
+        let (planned, tick) = (totals.planned as u64, Duration::from_millis(500));
+        let bar = self.printer.bar(template, "", Some(planned), Some(tick));
         bar.set_position((totals.planned - totals.remaining) as u64);
-        bar.enable_steady_tick(std::time::Duration::from_millis(500));
         self.bar = Some(bar);
     }
 

@@ -21,7 +21,7 @@ use crate::{
         bench::{resume::command, target::of_programs},
         program::{self, ProgramArgs},
     },
-    error::{Error, Result},
+    error::{Error, Result, writing},
     printer::Printer,
 };
 
@@ -92,10 +92,7 @@ pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
         return Ok(());
     }
     let target = target(args, &search.asked);
-    let failed = |source| Error::Write {
-        path: folder.clone(),
-        source,
-    };
+    let failed = writing(&folder);
     if args.resume.is_none() {
         if folder.join(STATE).exists() {
             return Err(Error::Input(format!(
@@ -105,13 +102,13 @@ pub(crate) async fn run(args: &BisectArgs, printer: &Printer) -> Result<()> {
             )));
         }
         session::check_new_folder(&folder)?;
-        std::fs::create_dir_all(&folder).map_err(failed)?;
-        search.write(&folder).map_err(failed)?;
+        std::fs::create_dir_all(&folder).map_err(&failed)?;
+        search.write(&folder).map_err(&failed)?;
     }
     printer.note(&format!("search in {}", folder.display()));
     while let Some(sides) = search.next() {
         step::carry_out(&mut search, sides, &folder, &target, printer).await?;
-        search.write(&folder).map_err(failed)?;
+        search.write(&folder).map_err(&failed)?;
     }
     if search.is_refuted() {
         return Err(Error::Undecided(format!(

@@ -216,19 +216,14 @@ async fn measure(
         ..session::until_decided(compared, budget, search.asked.most_blocks)
     };
     session::check_sides(&plan, &deciding.sides)?;
-    let place = match begun {
-        Some(session) => Place::Resume {
-            folder: place.to_owned(),
-            name: session.session,
-        },
-        None => Place::New {
-            folder: place.to_owned(),
-        },
-    };
+    let place = Place::at(place, begun.map(|session| session.session));
     let job = Job {
-        suites: &match &search.asked.program {
-            Some(text) => Suites::Program(text.clone()),
-            None => Suites::Named(vec![search.asked.suite.clone()]),
+        suites: &Suites {
+            named: match search.asked.program {
+                Some(_) => Vec::new(),
+                None => vec![search.asked.suite.clone()],
+            },
+            program: search.asked.program.clone(),
         },
         cells: &[],
         plan,

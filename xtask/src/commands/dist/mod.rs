@@ -7,14 +7,24 @@ use std::{
 };
 
 use bytesize::ByteSize;
+use clap::Args;
 use images::{Glibc, Package};
 
 use crate::{
-    cli::DistArgs,
-    error::{Error, Result},
+    error::{Error, Result, reading, starting, writing},
     printer::Printer,
     workspace,
 };
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DistArgs {
+    /// Where to write both; default: `dist` in cargo's target folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// A `torchgauge` that is compiled already, of whatever size, in place of compiling it
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+}
 
 /// The program's name in the archive.
 pub(crate) const PROGRAM: &str = "torchgauge";
@@ -58,10 +68,7 @@ pub(crate) fn run(args: &DistArgs, printer: &Printer) -> Result<()> {
     fs::create_dir_all(&out).map_err(writing(&out))?;
     let program = match &args.program {
         Some(program) => {
-            regular_file::check(program).map_err(|source| Error::Read {
-                path: program.clone(),
-                source,
-            })?;
+            regular_file::check(program).map_err(reading(program))?;
             program.clone()
         }
         None => build(&root)?,
@@ -119,10 +126,8 @@ fn build(root: &Path) -> Result<PathBuf> {
         &[(root, "/torchgauge"), (&target, "/target")],
         &[],
     );
-    let status = command.status().map_err(|source| Error::Start {
-        what: "cargo, which compiles the program".into(),
-        source,
-    })?;
+    let status = command.status();
+    let status = status.map_err(starting("cargo, which compiles the program"))?;
     if !status.success() {
         return Err(Error::Input(format!(
             "the program did not compile: cargo ended with {status}; fix the error above, and run again. \
@@ -210,10 +215,7 @@ fn ask(program: &Path, words: &[&str]) -> Result<Vec<u8>> {
         .env_remove("CARGO")
         .stdin(Stdio::null())
         .output()
-        .map_err(|source| Error::Start {
-            what: program.display().to_string(),
-            source,
-        })?;
+        .map_err(starting(&program.display().to_string()))?;
     if output.status.success() && !output.stdout.is_empty() {
         Ok(output.stdout)
     } else {
@@ -229,13 +231,10 @@ fn not_this_program(program: &Path) -> Error {
 }
 
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |source| Error::Read {
-        path: folder.to_owned(),
-        source,
-    };
+    let failed = reading(folder);
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
+    for entry in fs::read_dir(folder).map_err(&failed)? {
+        let path = entry.map_err(&failed)?.path();
         if path.is_file() {
             files.push(path);
         }
@@ -244,15 +243,5 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>> {
-    fs::read(file).map_err(|source| Error::Read {
-        path: file.to_owned(),
-        source,
-    })
-}
-
-fn writing(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-    move |source| Error::Write {
-        path: path.to_owned(),
-        source,
-    }
+    fs::read(file).map_err(reading(file))
 }

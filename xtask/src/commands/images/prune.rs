@@ -11,8 +11,9 @@ use images::{
 use reports::format::plural;
 use serde::Serialize;
 
+use super::PruneArgs;
 use crate::{
-    cli::{Format, PruneArgs},
+    cli::Format,
     error::{Error, Result},
     printer::Printer,
 };

@@ -4,8 +4,9 @@ use bytesize::ByteSize;
 use engine::{Endpoint, Engine};
 use images::{Image, Packed, Sources};
 
+use super::PushArgs;
 use crate::{
-    cli::{Format, PushArgs},
+    cli::Format,
     commands::bench::prepare::{assembled, blocking, cache},
     error::Result,
     printer::Printer,

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, starting, writing};
 
 /// Each is a patch against the tree it lies in.
 const PATCHES: &str = "docs/examples/*.patch";
@@ -15,12 +15,9 @@ const PATCHES: &str = "docs/examples/*.patch";
 /// Copies the tracked files below `target` and applies every example to the copy.
 pub(super) fn applied(root: &Path, target: &Path) -> Result<PathBuf> {
     let tree = target.join("examples");
-    let failed = |source| Error::Write {
-        path: tree.clone(),
-        source,
-    };
+    let failed = writing(&tree);
     if tree.exists() {
-        fs::remove_dir_all(&tree).map_err(failed)?;
+        fs::remove_dir_all(&tree).map_err(&failed)?;
     }
     let listed = git(root, &["ls-files", "-z"])?;
     for name in listed.split_terminator('\0') {
@@ -29,8 +26,8 @@ pub(super) fn applied(root: &Path, target: &Path) -> Result<PathBuf> {
         if !from.is_file() {
             continue;
         }
-        fs::create_dir_all(to.parent().unwrap_or(&tree)).map_err(failed)?;
-        fs::copy(from, to).map_err(failed)?;
+        fs::create_dir_all(to.parent().unwrap_or(&tree)).map_err(&failed)?;
+        fs::copy(from, to).map_err(&failed)?;
     }
     // A repository of its own: `git apply` would take the paths for those of the one around it.
     git(&tree, &["init", "--quiet"])?;
@@ -42,12 +39,9 @@ pub(super) fn applied(root: &Path, target: &Path) -> Result<PathBuf> {
     // their times it takes a build of one for that of the other.
     let manifest = tree.join("Cargo.toml");
     let version = |suffix| format!("\nversion = \"{}{suffix}\"\n", env!("CARGO_PKG_VERSION"));
-    let text = fs::read_to_string(&manifest).map_err(failed)?;
-    fs::write(
-        &manifest,
-        text.replacen(&version(""), &version("-examples"), 1),
-    )
-    .map_err(failed)?;
+    let text = fs::read_to_string(&manifest).map_err(&failed)?;
+    let text = text.replacen(&version(""), &version("-examples"), 1);
+    fs::write(&manifest, text).map_err(failed)?;
     Ok(tree)
 }
 
@@ -57,19 +51,11 @@ fn git(folder: &Path, words: &[&str]) -> Result<String> {
         .current_dir(folder)
         .stdin(Stdio::null())
         .output()
-        .map_err(|source| Error::Start {
-            what: "git".into(),
-            source,
-        })?;
+        .map_err(starting("git"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    Err(Error::TestsFailed {
-        step: "example changes",
-        command: format!(
-            "git {}: {}",
-            words.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim()
-        ),
-    })
+    let said = String::from_utf8_lossy(&output.stderr);
+    let command = format!("git {}: {}", words.join(" "), said.trim());
+    Err(Error::tests_failed("example changes", &command))
 }

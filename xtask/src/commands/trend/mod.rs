@@ -206,11 +206,8 @@ fn read_csv(path: &Path, printer: &Printer) -> Result<Vec<Point>> {
     Ok(points)
 }
 
-fn refused(name: &str, source: TrendError) -> Error {
-    Error::Series {
-        name: name.to_owned(),
-        source: Box::new(source),
-    }
+fn refused(name: &str, source: &TrendError) -> Error {
+    Error::Input(format!("{name}: {source}"))
 }
 
 fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followed> {
@@ -218,8 +215,8 @@ fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followe
     let points = read_csv(input, printer)?;
     let options = TrendOptions::default();
     let found = trend::change_points(&points, &options);
-    let found = found.map_err(|source| refused(&name, source))?;
-    let news = news(&points, &found, &options).map_err(|source| refused(&name, source))?;
+    let found = found.map_err(|source| refused(&name, &source))?;
+    let news = news(&points, &found, &options).map_err(|source| refused(&name, &source))?;
     let series = SeriesInfo {
         key: SeriesKey::elsewhere(&name),
         settings: None,
@@ -297,12 +294,12 @@ pub(crate) fn follow(read: Vec<history::Series>) -> Result<Vec<Followed>> {
     let found: Vec<Trend> = read
         .iter()
         .zip(found)
-        .map(|(one, found)| found.map_err(|source| refused(&one.info.key.to_string(), source)))
+        .map(|(one, found)| found.map_err(|source| refused(&one.info.key.to_string(), &source)))
         .collect::<Result<_>>()?;
     let news = trend::news_of_many(&judged, &found, &options);
     let mut series = Vec::new();
     for (one, (found, news)) in read.into_iter().zip(found.into_iter().zip(news)) {
-        let news = news.map_err(|source| refused(&one.info.key.to_string(), source))?;
+        let news = news.map_err(|source| refused(&one.info.key.to_string(), &source))?;
         series.push(Followed::of_history(one, found, news));
     }
     followed::tell_methods(&mut series);
@@ -341,7 +338,7 @@ fn write(
         None => args.folder.path()?.display().to_string(),
     };
     let made = Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
-    let json = serde_json::to_string_pretty(found).map_err(|source| Error::Json { source })?;
+    let json = serde_json::to_string_pretty(found)?;
     let files = [
         (
             "trend.html",
