@@ -7,7 +7,7 @@ use record::{Record, Sampled};
 
 use super::plot::{Drawing, Plot, by_group, rows};
 use crate::{
-    charts::{Axis, Chart, Entry, Scaled, Track},
+    charts::{Axis, Chart, Entry, Track},
     document::Kind,
     model::{Group, Spread, View},
     svg::Look,
@@ -98,7 +98,7 @@ fn draw(view: &View) -> Drawing {
         if columns.is_empty() || group.cells().all(|cell| on_cpu(view, cell)) {
             return None;
         }
-        let (rows, entries) = rows(view, group, |_, cell, entry| {
+        let rows = rows(view, group, |_, cell, entry| {
             let look = Look::series(view.contender_of(cell));
             let tracks = columns.iter().map(|column| {
                 let spread = column.of(view, cell);
@@ -112,8 +112,8 @@ fn draw(view: &View) -> Drawing {
             Some((told(view, &columns, cell, entry)?, tracks.collect()))
         });
         let columns = columns.iter();
-        let scales = columns.map(|column| Scaled::of(column.axis(view, group), 1.0));
-        Some(Chart::rows(entries, scales.collect(), rows))
+        let scales = columns.map(|column| (column.axis(view, group), 1.0));
+        Some(Chart::rows(scales.collect(), rows))
     })
 }
 

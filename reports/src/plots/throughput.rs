@@ -7,7 +7,7 @@ use super::{
     plot::{Drawing, Plot, by_group, rows},
 };
 use crate::{
-    charts::{Axis, Chart, Entry, Scaled, Track},
+    charts::{Axis, Chart, Entry, Track},
     model::{Group, Row, Spread, View},
     svg::{Look, ink::Ink},
     words::{
@@ -48,13 +48,13 @@ fn draw(view: &View) -> Drawing {
             return None;
         }
         let first = group.cells().next();
-        let (rows, entries) = rows(view, group, |row, cell, entry| {
+        let rows = rows(view, group, |row, cell, entry| {
             let tracks = tracks(view, row, cell)?;
             Some((told(view, first, cell, entry)?, tracks))
         });
         let median = Axis::from_zero("Median", Quantity::Throughput, &most);
-        let scales = vec![Scaled::of(median, 11.0), Scaled::of(runs.clone(), 9.0)];
-        Some(Chart::rows(entries, scales, rows))
+        let scales = vec![(median, 11.0), (runs.clone(), 9.0)];
+        Some(Chart::rows(scales, rows))
     })
 }
 

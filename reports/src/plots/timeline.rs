@@ -3,7 +3,7 @@
 
 use metrics::catalogue;
 use protocol::Phase;
-use record::{Reason, Record, Sampled, Series, thinned};
+use record::{Reason, Record, Sampled, Series};
 
 use super::{
     memory, monitor,
@@ -209,22 +209,15 @@ fn panel(run: &Record, limits: &[Limit]) -> Panel {
     let last = series().filter_map(|(.., series)| series.samples.last());
     let end = last.map(|sample| sample.0).fold(run.wall_seconds, f64::max);
     let mut layers = of_phases(run);
-    layers.extend(limits.iter().map(|limit| Layer::Limit {
-        up: limit.value,
-        ink: Ink::Danger,
-        hint: format!("{}: {}", limit.name, format::bytes(limit.value)),
+    layers.extend(limits.iter().map(|limit| {
+        let hint = format!("{}: {}", limit.name, format::bytes(limit.value));
+        Layer::limit(limit.value).hinted(hint)
     }));
-    layers.extend(series().map(|(ink, name, dashes, series)| {
-        let samples = thinned(&series.samples, MOST);
-        Layer::Line {
-            name: Some(name.to_owned()),
-            points: samples.iter().map(|sample| (sample.0, sample.1)).collect(),
-            ink,
-            width: 1.8,
-            dashes,
-            hint: String::new(),
-        }
-    }));
+    layers.extend(
+        series().map(|(ink, name, dashes, series)| {
+            monitor::trace(name, series, MOST, (ink, 1.8, dashes))
+        }),
+    );
     layers.extend(of_allocator(run));
     layers.extend(peaks(run));
     let seconds = "Time since the run's start";
@@ -247,14 +240,11 @@ fn of_phases(run: &Record) -> Vec<Layer> {
             Phase::Profile | Phase::Calibrate => 0.45,
             _ => return None,
         };
-        let along = (*from, *to);
-        Some(Layer::stretch(along, Ink::Axis, opacity, word(*phase)))
+        let area = Layer::area(Some((*from, *to)), None, (Ink::Axis, opacity));
+        Some(area.hinted(word(*phase)))
     };
-    let begin = |(phase, from, _): &(Phase, f64, f64)| Layer::Moment {
-        along: *from,
-        ink: Ink::Grid,
-        label: word(*phase).to_owned(),
-        hint: String::new(),
+    let begin = |(phase, from, _): &(Phase, f64, f64)| {
+        Layer::moment(*from, Ink::Grid, word(*phase).to_owned())
     };
     // What is measured, and what is not, is named before the rest.
     let mut named: Vec<_> = phases.iter().collect();
@@ -279,14 +269,8 @@ fn of_allocator(run: &Record) -> Vec<Layer> {
     ];
     let line = |(ink, dashes, metric): (Ink, Dashes, &metrics::Metric)| {
         let value = metric.of(run)?;
-        Some(Layer::Line {
-            name: None,
-            points: vec![(from, value), (to, value)],
-            ink,
-            width: 2.2,
-            dashes,
-            hint: format!("{}: {}", metric.label, format::bytes(value)),
-        })
+        let line = Layer::line(None, vec![(from, value), (to, value)], (ink, 2.2, dashes));
+        Some(line.hinted(format!("{}: {}", metric.label, format::bytes(value))))
     };
     peaks.into_iter().filter_map(line).collect()
 }
@@ -306,11 +290,11 @@ fn peaks(run: &Record) -> Vec<Layer> {
         let within = samples.filter(|sample| is_within(sample.0));
         let highest = within.max_by(|one, other| one.1.total_cmp(&other.1))?;
         let value = metric.of(run)?;
-        Some(Layer::Mark(Spot {
+        let mark = Layer::mark(Spot {
             label: format!("{what} {}", format::bytes(value)),
-            hint: format!("{}: {}", metric.label, format::bytes(value)),
             ..Spot::of((highest.0, value), 8.0, look)
-        }))
+        });
+        Some(mark.hinted(format!("{}: {}", metric.label, format::bytes(value))))
     };
     let in_steps = mark(&catalogue::PROCESS_PEAK, "measured", MEASURED, &|time| {
         measured.is_some_and(|(from, to)| (from..=to).contains(&time))
