@@ -46,23 +46,6 @@ pub(crate) struct Track {
     pub(crate) marks: Vec<(f64, Look)>,
 }
 
-impl Track {
-    /// A mark with an interval, over a band.
-    pub(crate) fn measured(
-        value: Option<f64>,
-        interval: Option<(f64, f64)>,
-        band: (Option<f64>, Option<f64>),
-        look: Look,
-    ) -> Self {
-        Self {
-            band: Some(band),
-            interval: interval.map(|(low, high)| (low, high, look.ink)),
-            marks: value.map(|value| (value, look)).into_iter().collect(),
-            ..Self::default()
-        }
-    }
-}
-
 const TOP: f64 = 3.0;
 const SIDE: f64 = 6.0;
 const GAP: f64 = 22.0;

@@ -239,7 +239,12 @@ fn chart(has_claims: bool, lines: Vec<Line>, most: usize) -> Option<Chart> {
             Ink::Text => Ink::Label,
             other => other,
         };
-        let track = Track::measured(line.ratio, line.interval, line.band, look);
+        let track = Track {
+            band: Some(line.band),
+            interval: line.interval.map(|(low, high)| (low, high, look.ink)),
+            marks: Vec::from_iter(line.ratio.map(|ratio| (ratio, look))),
+            ..Track::default()
+        };
         let entry = Entry {
             value: format!("{}{}", line.mark.look().1, line.entry.value),
             ..line.entry

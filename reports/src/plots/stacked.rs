@@ -205,7 +205,8 @@ impl Stacked {
 }
 
 impl Limit {
-    fn end(&self, cell: &CellSummary) -> f64 {
+    /// Where the bar of a cell reaches it.
+    pub(super) fn end(&self, cell: &CellSummary) -> f64 {
         let beside = self.beside.and_then(|beside| beside(cell));
         self.value + beside.unwrap_or(0.0)
     }

@@ -28,7 +28,8 @@ pub(super) const PLOT: Plot = Plot {
             no metric counts it. Level lines within the measured steps are the allocator's peaks. Two \
             marks are the process's peaks as the metrics have them: within the measured steps, and of \
             the whole run without calibration, where \
-            that is more. Where either is above the line, no sample fell on it.",
+            that is more. Where either is above the line, no sample fell on it. A limit of the \
+            allocator stands above what the process has outside of it, which it does not count.",
     answers: &["peak_allocated_bytes", "process_peak_bytes"],
     is_detail: false,
     draw,
@@ -57,6 +58,11 @@ fn draw(view: &View) -> Drawing {
         let limits = memory::limits(view, group);
         let runs = chosen(view, group).into_iter();
         let charts = runs.filter_map(move |(label, cell, run)| {
+            // The line is the whole process: a limit of the allocator ends as far above it as what
+            // the allocator does not hold.
+            let limits = limits.iter();
+            let limits = limits.map(|limit| (limit, limit.end(&view.report.cells[cell])));
+            let limits: Vec<Drawn> = limits.collect();
             Some(Chart {
                 row: facets::row_of(view, cell),
                 heading: format!("{} {}", group.scenario, format::clean(&label)),
@@ -76,6 +82,9 @@ fn draw(view: &View) -> Drawing {
     ];
     (legend, charts.collect())
 }
+
+/// A limit, and where it is drawn.
+type Drawn<'a> = (&'a Limit, f64);
 
 fn process(run: &Record) -> Option<&Series> {
     let series = run.monitor.get(Sampled::GpuProcessBytes)?;
@@ -107,7 +116,7 @@ fn chosen<'a>(view: &View<'a>, group: &Group) -> Vec<(String, usize, &'a Record)
     greatest.into_iter().chain(failed.take(FAILED)).collect()
 }
 
-fn chart(run: &Record, limits: &[Limit]) -> Option<Chart> {
+fn chart(run: &Record, limits: &[Drawn]) -> Option<Chart> {
     process(run)?;
     let told = match run.shortage {
         Some(shortage) => format!(
@@ -183,7 +192,7 @@ fn phases(run: &Record) -> Vec<(Phase, f64, f64)> {
     found
 }
 
-fn panel(run: &Record, limits: &[Limit]) -> Panel {
+fn panel(run: &Record, limits: &[Drawn]) -> Panel {
     let series = [
         (
             ALL,
@@ -200,18 +209,18 @@ fn panel(run: &Record, limits: &[Limit]) -> Panel {
     };
     let greatest = series().map(|(.., series)| series.maximum);
     let greatest = greatest.fold(peak(run), f64::max);
-    let limits = limits.iter().filter(|limit| limit.value <= NEAR * greatest);
-    let limits: Vec<&Limit> = limits.collect();
-    let most = limits
-        .iter()
-        .map(|limit| limit.value)
-        .fold(greatest, f64::max);
+    let limits = limits.iter().filter(|(_, end)| *end <= NEAR * greatest);
+    let most = limits.clone().map(|(_, end)| *end).fold(greatest, f64::max);
     let last = series().filter_map(|(.., series)| series.samples.last());
     let end = last.map(|sample| sample.0).fold(run.wall_seconds, f64::max);
     let mut layers = of_phases(run);
-    layers.extend(limits.iter().map(|limit| {
-        let hint = format!("{}: {}", limit.name, format::bytes(limit.value));
-        Layer::limit(limit.value).hinted(hint)
+    layers.extend(limits.map(|(limit, end)| {
+        let beside = match limit.beside {
+            Some(_) => ", and what is outside the allocator",
+            None => "",
+        };
+        let hint = format!("{}: {}{beside}", limit.name, format::bytes(limit.value));
+        Layer::limit(*end).hinted(hint)
     }));
     layers.extend(
         series().map(|(ink, name, dashes, series)| {
