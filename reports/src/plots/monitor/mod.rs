@@ -122,9 +122,11 @@ impl Panel {
         let seconds = Axis::linear("", Quantity::Seconds, (0.0, length(run)));
         charts::Panel {
             title: self.title().to_owned(),
-            caption: (!self.is_known(run))
-                .then(|| "not known".to_owned())
-                .unwrap_or_default(),
+            caption: if self.is_known(run) {
+                String::new()
+            } else {
+                "not known".to_owned()
+            },
             keys: keys.collect(),
             reading: Some(Reading(self.title().to_owned(), "s")),
             ..charts::Panel::of(seconds, up, layers.collect())
