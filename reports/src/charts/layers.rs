@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     axis::Scale,
     frame,
-    panels::{LABELS, Layer, Reading, Spot},
+    panels::{Form, LABELS, Layer, Reading, Spot},
 };
 use crate::{
     measure,
@@ -26,7 +26,7 @@ impl Drawn<'_> {
 
     /// Areas behind the left axis, all else before it.
     pub(super) fn layers(&self, canvas: &mut Canvas, layers: &[Layer]) {
-        let is_area = |layer: &&Layer| matches!(layer, Layer::Area { .. });
+        let is_area = |layer: &&Layer| matches!(layer.form, Form::Area { .. });
         for layer in layers.iter().filter(is_area) {
             self.layer(canvas, layer);
         }
@@ -43,17 +43,24 @@ impl Drawn<'_> {
         }
     }
 
-    fn layer(&self, canvas: &mut Canvas, layer: &Layer) {
+    fn layer(&self, canvas: &mut Canvas, Layer { form, ink, hint }: &Layer) {
+        let about = match form {
+            Form::Line {
+                name: Some(name), ..
+            } => format!(" data-series=\"{}\"", attribute(name)),
+            Form::Mark(spot) => spot.about.clone(),
+            _ => String::new(),
+        };
+        canvas.about(&about, |canvas| {
+            canvas.hinted(hint, |canvas| self.form(canvas, form, *ink));
+        });
+    }
+
+    fn form(&self, canvas: &mut Canvas, form: &Form, ink: Ink) {
         let paper = &self.paper;
         let ends = (paper.top, paper.bottom);
-        match layer {
-            Layer::Area {
-                along,
-                up,
-                ink,
-                opacity,
-                hint,
-            } => {
+        match form {
+            Form::Area { along, up, opacity } => {
                 let (left, right) = along.map_or((paper.left, paper.right), |(from, to)| {
                     (self.along.place(from), self.along.place(to))
                 });
@@ -61,53 +68,35 @@ impl Drawn<'_> {
                     (self.up.place(high), self.up.place(low))
                 });
                 let area = Area::of((left, top), (right, bottom));
-                canvas.hinted(hint, |canvas| canvas.fill_through(area, *ink, *opacity));
+                canvas.fill_through(area, ink, *opacity);
             }
-            Layer::Strip { along, ink, hint } => {
+            Form::Strip((from, to)) => {
                 const NARROWEST: f64 = 2.0;
-                let left = self.along.place(along.0);
-                let right = self.along.place(along.1).max(left + NARROWEST);
+                let left = self.along.place(*from);
+                let right = self.along.place(*to).max(left + NARROWEST);
                 let area = Area::of((left, paper.top - 1.0), (right, paper.top + 3.0));
-                canvas.hinted(hint, |canvas| canvas.fill(area, *ink));
+                canvas.fill(area, ink);
             }
-            Layer::Limit { up, ink, hint } => {
-                let y = self.up.place(*up);
-                let ends = (paper.left, paper.right);
-                canvas.hinted(hint, |canvas| canvas.level(ends, y, *ink, 1.6));
+            Form::Limit(up) => {
+                canvas.level((paper.left, paper.right), self.up.place(*up), ink, 1.6);
             }
-            Layer::Moment {
-                along, ink, hint, ..
-            } => {
-                let x = self.along.place(*along);
-                canvas.hinted(hint, |canvas| canvas.upright(x, ends, *ink, 1.4));
+            Form::Moment { along, .. } => {
+                canvas.upright(self.along.place(*along), ends, ink, 1.4);
             }
-            Layer::Line {
-                name,
+            Form::Line {
                 points,
-                ink,
                 width,
                 dashes,
-                hint,
+                ..
             } => {
                 let points: Vec<_> = points.iter().map(|point| self.place(*point)).collect();
-                let points = without_level(&points);
-                let line = |canvas: &mut Canvas| match points[..] {
+                match without_level(&points)[..] {
                     [] => {}
-                    [point] => canvas.mark(point, 5.0, Look::of(*ink, Shape::Disc)),
-                    _ => canvas.dashed(*dashes, |canvas| canvas.line(&points, *ink, *width)),
-                };
-                let line = |canvas: &mut Canvas| canvas.hinted(hint, line);
-                match name {
-                    Some(name) => {
-                        let begin = format!("<g data-series=\"{}\">\n", attribute(name));
-                        canvas.group(&begin, line);
-                    }
-                    None => line(canvas),
+                    [point] => canvas.mark(point, 5.0, Look::of(ink, Shape::Disc)),
+                    ref points => canvas.dashed(*dashes, |canvas| canvas.line(points, ink, *width)),
                 }
             }
-            Layer::Mark(spot) => canvas.about(&spot.about, |canvas| {
-                canvas.hinted(&spot.hint, |canvas| self.spot(canvas, spot));
-            }),
+            Form::Mark(spot) => self.spot(canvas, spot),
         }
     }
 
@@ -138,10 +127,7 @@ impl Drawn<'_> {
         let y = self.paper.top - LABELS / 2.0;
         let mut taken: Vec<(f64, f64)> = Vec::new();
         for layer in layers {
-            let Layer::Moment {
-                along, ink, label, ..
-            } = layer
-            else {
+            let Form::Moment { along, label } = &layer.form else {
                 continue;
             };
             let wide = measure::width(label, SMALL);
@@ -152,7 +138,10 @@ impl Drawn<'_> {
             if label.is_empty() || !is_free || to > self.paper.right + 6.0 {
                 continue;
             }
-            let ink = if *ink == Ink::Grid { Ink::Muted } else { *ink };
+            let ink = match layer.ink {
+                Ink::Grid => Ink::Muted,
+                ink => ink,
+            };
             canvas.text(label, (left, y), Anchor::Left, SMALL, ink);
             taken.push((from, to));
         }
@@ -238,7 +227,7 @@ impl Label {
 /// Of every mark that has one, those that would lie over one another made one.
 fn labels(drawn: &Drawn, layers: &[Layer]) -> Vec<Label> {
     let spots = layers.iter().enumerate().filter_map(|(place, layer)| {
-        let Layer::Mark(spot) = layer else {
+        let Form::Mark(spot) = &layer.form else {
             return None;
         };
         let text = format::clean(&spot.label);

@@ -18,7 +18,7 @@ use askama::Template;
 pub(crate) use self::{
     axis::{Axis, extent, extremes},
     panels::{Layer, Panel, Panels, Reading, Spot},
-    rows::{Lane, Row, Rows, Scaled, Track},
+    rows::{Lane, Row, Rows, Track},
     swept::{Curve, Swept},
     time::written,
     tree::{Node, Tree},
@@ -148,9 +148,10 @@ impl Key {
 }
 
 impl Chart {
-    pub(crate) fn rows(entries: Vec<Entry>, scales: Vec<Scaled>, rows: Vec<Row>) -> Self {
+    pub(crate) fn rows(scales: Vec<(Axis, f64)>, rows: Vec<Row>) -> Self {
+        let lanes = rows.iter().flat_map(|row| &row.lanes);
         Self {
-            entries,
+            entries: lanes.map(|lane| lane.entry.clone()).collect(),
             body: Body::Rows(Rows { scales, rows }),
             ..Self::default()
         }
@@ -161,14 +162,13 @@ impl Chart {
         (columns, height): (usize, f64),
         panels: Vec<Panel>,
     ) -> Self {
-        let panels = Panels {
-            columns,
-            height,
-            panels,
-        };
         Self {
             entries,
-            body: Body::Panels(panels),
+            body: Body::Panels(Panels {
+                columns,
+                height,
+                panels,
+            }),
             ..Self::default()
         }
     }
@@ -176,7 +176,7 @@ impl Chart {
     /// The drawing; hints show what is under the pointer.
     pub(crate) fn draw(&self, has_hints: bool) -> Svg {
         match &self.body {
-            Body::Rows(rows) => rows.draw(&rows.rows, &self.entries, has_hints),
+            Body::Rows(rows) => rows.draw(&rows.rows, has_hints),
             Body::Panels(panels) => panels.draw(has_hints),
             Body::Tree(tree) => tree.draw(has_hints),
         }
@@ -187,9 +187,7 @@ impl Chart {
         match &self.body {
             Body::Rows(rows) => {
                 let halves = rows.halves().into_iter();
-                halves
-                    .map(|half| rows.draw(half, &self.entries, has_hints))
-                    .collect()
+                halves.map(|half| rows.draw(half, has_hints)).collect()
             }
             _ => vec![self.draw(has_hints)],
         }

@@ -34,43 +34,37 @@ pub(crate) struct Panel {
 #[derive(Debug)]
 pub(crate) struct Reading(pub(crate) String, pub(crate) &'static str);
 
+/// One thing on a panel; its hint is what it shows under the pointer.
 #[derive(Debug)]
-pub(crate) enum Layer {
+pub(crate) struct Layer {
+    pub(super) form: Form,
+    pub(super) ink: Ink,
+    pub(super) hint: String,
+}
+
+#[derive(Debug)]
+pub(super) enum Form {
     /// Stretches of the axes; the whole axis where there is none.
     Area {
         along: Option<(f64, f64)>,
         up: Option<(f64, f64)>,
-        ink: Ink,
         opacity: f64,
-        hint: String,
     },
     /// Along the upper edge.
-    Strip {
-        along: (f64, f64),
-        ink: Ink,
-        hint: String,
-    },
+    Strip((f64, f64)),
     /// A level line across the panel.
-    Limit {
-        up: f64,
-        ink: Ink,
-        hint: String,
-    },
+    Limit(f64),
     /// An upright line; its label is above the paper where there is room.
     Moment {
         along: f64,
-        ink: Ink,
         label: String,
-        hint: String,
     },
     Line {
         /// What values are read out under, where they are.
         name: Option<String>,
         points: Vec<(f64, f64)>,
-        ink: Ink,
         width: f64,
         dashes: Dashes,
-        hint: String,
     },
     Mark(Spot),
 }
@@ -83,7 +77,6 @@ pub(crate) struct Spot {
     pub(crate) look: Look,
     /// Above it; marks that are too close together share a label.
     pub(crate) label: String,
-    pub(crate) hint: String,
     /// Attributes by which a page's script finds it.
     pub(crate) about: String,
 }
@@ -95,27 +88,55 @@ pub(super) const LABELS: f64 = 15.0;
 const UNDER: f64 = 12.0;
 
 impl Layer {
-    /// A line whose values are not read out.
-    pub(crate) fn line(points: Vec<(f64, f64)>, ink: Ink, width: f64) -> Self {
-        Self::Line {
-            name: None,
-            points,
-            ink,
-            width,
-            dashes: Dashes::None,
-            hint: String::new(),
-        }
+    fn new(form: Form, ink: Ink) -> Self {
+        let hint = String::new();
+        Self { form, ink, hint }
     }
 
-    /// An area over a stretch of the lower axis.
-    pub(crate) fn stretch(along: (f64, f64), ink: Ink, opacity: f64, hint: &str) -> Self {
-        Self::Area {
-            along: Some(along),
-            up: None,
-            ink,
-            opacity,
-            hint: hint.to_owned(),
-        }
+    pub(crate) fn area(
+        along: Option<(f64, f64)>,
+        up: Option<(f64, f64)>,
+        (ink, opacity): (Ink, f64),
+    ) -> Self {
+        Self::new(Form::Area { along, up, opacity }, ink)
+    }
+
+    pub(crate) fn strip(along: (f64, f64), ink: Ink) -> Self {
+        Self::new(Form::Strip(along), ink)
+    }
+
+    pub(crate) fn limit(up: f64) -> Self {
+        Self::new(Form::Limit(up), Ink::Danger)
+    }
+
+    pub(crate) fn moment(along: f64, ink: Ink, label: String) -> Self {
+        Self::new(Form::Moment { along, label }, ink)
+    }
+
+    /// A line whose values are read out under its name, where it has one.
+    pub(crate) fn line(
+        name: Option<&str>,
+        points: Vec<(f64, f64)>,
+        (ink, width, dashes): (Ink, f64, Dashes),
+    ) -> Self {
+        let name = name.map(str::to_owned);
+        let form = Form::Line {
+            name,
+            points,
+            width,
+            dashes,
+        };
+        Self::new(form, ink)
+    }
+
+    pub(crate) fn mark(spot: Spot) -> Self {
+        let ink = spot.look.ink;
+        Self::new(Form::Mark(spot), ink)
+    }
+
+    pub(crate) fn hinted(self, hint: impl Into<String>) -> Self {
+        let hint = hint.into();
+        Self { hint, ..self }
     }
 }
 
@@ -127,7 +148,6 @@ impl Spot {
             size,
             look,
             label: String::new(),
-            hint: String::new(),
             about: String::new(),
         }
     }
@@ -168,7 +188,7 @@ impl Panel {
 
     fn has_labels(&self) -> bool {
         let is_label =
-            |layer: &Layer| matches!(layer, Layer::Moment { label, .. } if !label.is_empty());
+            |layer: &Layer| matches!(&layer.form, Form::Moment { label, .. } if !label.is_empty());
         self.layers.iter().any(is_label)
     }
 }

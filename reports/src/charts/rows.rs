@@ -9,14 +9,9 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    pub(crate) scales: Vec<Scaled>,
+    /// Axes side by side, each with its share of the width.
+    pub(crate) scales: Vec<(Axis, f64)>,
     pub(crate) rows: Vec<Row>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Scaled {
-    pub(crate) axis: Axis,
-    pub(crate) share: f64,
 }
 
 #[derive(Debug)]
@@ -25,13 +20,13 @@ pub(crate) struct Row {
     pub(crate) lanes: Vec<Lane>,
 }
 
-/// One of the things that are compared; its value and its hint are those of its entry.
+/// One of the things that are compared.
 #[derive(Debug)]
 pub(crate) struct Lane {
     /// Empty where it is alone in its row.
     pub(crate) name: String,
-    /// Its place among the chart's entries.
-    pub(crate) entry: usize,
+    /// What it comes to, in words.
+    pub(crate) entry: Entry,
     pub(crate) ink: Ink,
     /// Attributes by which a page's script finds it.
     pub(crate) about: String,
@@ -49,23 +44,6 @@ pub(crate) struct Track {
     pub(crate) interval: Option<(f64, f64, Ink)>,
     pub(crate) strokes: Vec<(f64, Ink)>,
     pub(crate) marks: Vec<(f64, Look)>,
-}
-
-impl Track {
-    /// A mark with an interval, over a band.
-    pub(crate) fn measured(
-        value: Option<f64>,
-        interval: Option<(f64, f64)>,
-        band: (Option<f64>, Option<f64>),
-        look: Look,
-    ) -> Self {
-        Self {
-            band: Some(band),
-            interval: interval.map(|(low, high)| (low, high, look.ink)),
-            marks: value.map(|value| (value, look)).into_iter().collect(),
-            ..Self::default()
-        }
-    }
 }
 
 const TOP: f64 = 3.0;
@@ -91,7 +69,8 @@ struct Placed<'a> {
 }
 
 impl<'a> Placed<'a> {
-    fn of(name: &str, size: f64, ink: Ink, value: &str, lane: Option<&'a Lane>) -> Self {
+    fn of(name: &str, size: f64, ink: Ink, lane: Option<&'a Lane>) -> Self {
+        let value = lane.map_or("", |lane| &lane.entry.value);
         let room = WIDTH - 2.0 * SIDE;
         let value = measure::shorten(value, TEXT, room / 1.16);
         let taken = measure::bold_width(&value, TEXT);
@@ -156,11 +135,11 @@ impl Rows {
         vec![one, other]
     }
 
-    pub(super) fn draw(&self, rows: &[Row], entries: &[Entry], has_hints: bool) -> Svg {
+    pub(super) fn draw(&self, rows: &[Row], has_hints: bool) -> Svg {
         let mut bottom = TOP;
         let mut placed = Vec::new();
         for row in rows {
-            for mut one in row.placed(entries) {
+            for mut one in row.placed() {
                 one.top = bottom;
                 bottom = one.bottom();
                 placed.push(one);
@@ -169,7 +148,7 @@ impl Rows {
         }
         let areas = self.areas(bottom);
         let scales = self.scales.iter().zip(&areas);
-        let scales = scales.map(|(scaled, area)| scaled.axis.on(area.left, area.right));
+        let scales = scales.map(|((axis, _), area)| axis.on(area.left, area.right));
         let scales: Vec<Scale> = scales.collect();
         let lower = scales.iter().map(frame::height).fold(0.0, f64::max);
         let mut canvas = Canvas::new(bottom + lower + 2.0, has_hints);
@@ -188,7 +167,7 @@ impl Rows {
             canvas.about(about, |canvas| {
                 one.write(canvas);
                 let Some(lane) = one.lane else { return };
-                canvas.hinted(&entries[lane.entry].hint(), |canvas| {
+                canvas.hinted(&lane.entry.hint(), |canvas| {
                     for (track, scale) in lane.tracks.iter().zip(&scales) {
                         track.draw(canvas, scale, one.y());
                     }
@@ -199,12 +178,12 @@ impl Rows {
     }
 
     fn areas(&self, bottom: f64) -> Vec<Area> {
-        let shares: f64 = self.scales.iter().map(|scaled| scaled.share).sum();
+        let shares: f64 = self.scales.iter().map(|(_, share)| share).sum();
         let gaps = GAP * self.scales.len().saturating_sub(1) as f64;
         let room = WIDTH - 2.0 * SIDE - gaps;
         let mut left = SIDE;
-        let area = |scaled: &Scaled| {
-            let right = left + room * scaled.share / shares;
+        let area = |(_, share): &(Axis, f64)| {
+            let right = left + room * share / shares;
             let area = Area::of((left, TOP), (right, bottom));
             left = right + GAP;
             area
@@ -213,20 +192,15 @@ impl Rows {
     }
 }
 
-impl Scaled {
-    pub(crate) fn of(axis: Axis, share: f64) -> Self {
-        Self { axis, share }
-    }
-}
-
 impl Row {
-    /// Without lanes of its own: a label and what it comes to.
-    pub(crate) fn only(label: String, entry: usize, ink: Ink, tracks: Vec<Track>) -> Self {
+    /// Of one thing, which its label names.
+    pub(crate) fn only(entry: Entry, ink: Ink, about: String, tracks: Vec<Track>) -> Self {
+        let label = entry.name.clone();
         let lane = Lane {
             name: String::new(),
             entry,
             ink,
-            about: String::new(),
+            about,
             tracks,
         };
         Self {
@@ -236,20 +210,16 @@ impl Row {
     }
 
     /// Its label and its lanes; the label is the lane where that is alone and has no name.
-    fn placed(&self, entries: &[Entry]) -> Vec<Placed<'_>> {
-        let lane = |name: &str, size: f64, ink: Ink, lane| {
-            let &Lane { entry, .. } = lane;
-            Placed::of(name, size, ink, &entries[entry].value, Some(lane))
-        };
-        match &self.lanes[..] {
-            [only] if only.name.is_empty() => vec![lane(&self.label, TEXT, Ink::Label, only)],
-            lanes => {
-                let label = Placed::of(&self.label, TEXT, Ink::Label, "", None);
-                let lanes = lanes.iter();
-                let lanes = lanes.map(|one| lane(&one.name, SMALL, Ink::Muted, one));
-                [label].into_iter().chain(lanes).collect()
-            }
+    fn placed(&self) -> Vec<Placed<'_>> {
+        if let [only] = &self.lanes[..]
+            && only.name.is_empty()
+        {
+            return vec![Placed::of(&self.label, TEXT, Ink::Label, Some(only))];
         }
+        let label = Placed::of(&self.label, TEXT, Ink::Label, None);
+        let lanes = self.lanes.iter();
+        let lanes = lanes.map(|one| Placed::of(&one.name, SMALL, Ink::Muted, Some(one)));
+        [label].into_iter().chain(lanes).collect()
     }
 }
 

@@ -72,18 +72,11 @@ impl Swept {
         let (limit, ideal) = (self.limit, self.ideal);
         let panels = self.panels.into_iter().map(|(title, caption, curves)| {
             let mut layers = Vec::new();
-            layers.extend(limit.iter().map(|(name, value)| Layer::Limit {
-                up: *value,
-                ink: Ink::Danger,
-                hint: name.clone(),
-            }));
-            layers.extend(ideal.iter().map(|(name, points)| Layer::Line {
-                name: None,
-                points: points.clone(),
-                ink: Ink::Rule,
-                width: 1.4,
-                dashes: Dashes::Long,
-                hint: name.clone(),
+            let limit = limit.iter();
+            layers.extend(limit.map(|(name, value)| Layer::limit(*value).hinted(name)));
+            layers.extend(ideal.iter().map(|(name, points)| {
+                let look = (Ink::Rule, 1.4, Dashes::Long);
+                Layer::line(None, points.clone(), look).hinted(name)
             }));
             layers.extend(curves.into_iter().flat_map(Curve::layers));
             Panel {
@@ -110,13 +103,11 @@ impl Curve {
     fn layers(self) -> Vec<Layer> {
         let mut line: Vec<(f64, f64)> = self.points.iter().map(|one| (one.0, one.1)).collect();
         line.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let line = Layer::line(line, self.look.ink, 1.4);
+        let line = Layer::line(None, line, (self.look.ink, 1.4, Dashes::None));
         let line = [line].into_iter().filter(|_| self.is_joined);
         let marks = self.points.into_iter().map(|(x, y, entry)| {
-            Layer::Mark(Spot {
-                hint: entry.hint(),
-                ..Spot::of((x, y), self.size, self.look)
-            })
+            let spot = Spot::of((x, y), self.size, self.look);
+            Layer::mark(spot).hinted(entry.hint())
         });
         line.chain(marks).collect()
     }

@@ -38,6 +38,22 @@ pub(crate) struct Change {
 }
 
 impl Change {
+    /// `None` of a metric that nobody knows.
+    fn of(
+        (cell, found, about): (String, &MetricVerdict, About),
+        sides: &str,
+        is_choice: bool,
+    ) -> Option<Self> {
+        Some(Self {
+            cell,
+            sides: sides.to_owned(),
+            is_choice,
+            metric: Metric::named(&found.metric)?,
+            found: found.clone(),
+            about,
+        })
+    }
+
     /// How much better, as a logarithm; below 0 worse. 0 where there is no ratio.
     pub(crate) fn gain(&self) -> f64 {
         let log = self.found.comparison.ratio.map_or(0.0, f64::ln);
@@ -145,16 +161,8 @@ pub(crate) fn of_comparison(
     };
     let told = of_cells.chain(of_images);
     let told = told.filter(|(_, found, _)| is_headline(found) && found.not_measured_in.is_none());
-    told.filter_map(move |(cell, found, about)| {
-        Some(Change {
-            cell,
-            sides: sides.clone(),
-            is_choice: verdicts.head.choice.is_some(),
-            metric: Metric::named(&found.metric)?,
-            found: found.clone(),
-            about,
-        })
-    })
+    let is_choice = verdicts.head.choice.is_some();
+    told.filter_map(move |told| Change::of(told, &sides, is_choice))
 }
 
 fn steps(view: &View, versions: &Versions) -> Vec<Change> {
@@ -182,14 +190,7 @@ fn steps(view: &View, versions: &Versions) -> Vec<Change> {
         all.map(move |found| (sides.clone(), found))
     });
     let changes = pairs.filter_map(|(sides, (cell, found, about))| {
-        Some(Change {
-            cell,
-            sides,
-            is_choice: false,
-            metric: Metric::named(&found.metric)?,
-            found,
-            about,
-        })
+        Change::of((cell, &found, about), &sides, false)
     });
     changes.collect()
 }
@@ -230,16 +231,10 @@ fn of_variants<'a>(
         let name = name(cell);
         let wanted = wanted.clone();
         cell.metrics.iter().filter_map(move |found| {
-            let metric = Metric::named(&found.metric)?;
-            let is_wanted = wanted.contains(&metric) && found.not_measured_in.is_none();
-            is_wanted.then(|| Change {
-                cell: name.clone(),
-                sides: String::new(),
-                is_choice: true,
-                metric,
-                found: found.clone(),
-                about: facets::verdict(cell, &found.outcome()),
-            })
+            let about = facets::verdict(cell, &found.outcome());
+            let change = Change::of((name.clone(), found, about), "", true)?;
+            let is_wanted = wanted.contains(&change.metric) && found.not_measured_in.is_none();
+            is_wanted.then_some(change)
         })
     })
 }

@@ -257,18 +257,12 @@ fn plain(version: &str) -> &str {
 }
 
 fn missing_isolation(view: &View) -> Option<String> {
+    let words = tally(view, |_| true, |run| &run.isolation.missing);
+    let words: Vec<&str> = words.into_keys().collect();
     let runs = view.runs.iter().flatten();
-    let lists = runs.map(|run| &run.isolation.missing);
-    let lists: Vec<_> = lists.filter(|missing| !missing.is_empty()).collect();
-    let words: BTreeSet<&str> = lists
-        .iter()
-        .copied()
-        .flatten()
-        .map(String::as_str)
-        .collect();
-    let words: Vec<_> = words.into_iter().collect();
-    (!lists.is_empty()).then(|| {
-        let count = plural(lists.len(), "run was", "runs were");
+    let count = runs.filter(|run| !run.isolation.missing.is_empty()).count();
+    (count > 0).then(|| {
+        let count = plural(count, "run was", "runs were");
         format!(
             "Not isolated: {count} in no container, without {}.",
             words.join(", ")

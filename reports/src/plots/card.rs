@@ -4,7 +4,7 @@ use judge::compare::Direction;
 use metrics::{Metric, catalogue};
 
 use crate::{
-    charts::{Axis, Chart, Entry, Row, Scaled, Track},
+    charts::{Axis, Chart, Entry, Row, Track},
     model::View,
     svg::ink::Ink,
     words::format::Quantity,
@@ -19,31 +19,29 @@ pub(crate) fn chart(view: &View) -> Option<Chart> {
     let quantity = Quantity::from(metric.unit);
     let shown = 0..view.report.cells.len().min(MOST);
     let value = |cell: usize| view.median(cell, metric);
-    let entries = shown.clone().map(|cell| {
-        Entry::new(
-            view.name_of(cell),
-            value(cell).map_or_else(|| view.why_nothing(cell), |value| quantity.write(value)),
-        )
-    });
-    let entries: Vec<Entry> = entries.collect();
     let rows = shown.clone().map(|cell| {
-        let track = |value| Track {
-            parts: vec![(Ink::Series(0), value)],
+        let name = view.name_of(cell);
+        let Some(value) = value(cell) else {
+            let entry = Entry::new(name, view.why_nothing(cell));
+            return Row::only(entry, Ink::Danger, String::new(), Vec::new());
+        };
+        let entry = Entry::new(name, quantity.write(value));
+        let parts = vec![(Ink::Series(0), value)];
+        let track = Track {
+            parts,
             ..Track::default()
         };
-        let ink = value(cell).map_or(Ink::Danger, |_| Ink::Label);
-        let tracks = value(cell).map(track).into_iter().collect();
-        Row::only(entries[cell].name.clone(), cell, ink, tracks)
+        Row::only(entry, Ink::Label, String::new(), vec![track])
     });
+    let rows = rows.collect();
     let better = match metric.direction {
         Direction::HigherIsBetter => "more is better",
         Direction::LowerIsBetter => "less is better",
     };
     let title = format!("Median {}, {better}", metric.label);
     let values: Vec<f64> = shown.filter_map(value).collect();
-    let scale = Scaled::of(Axis::from_zero(&title, quantity, &values), 1.0);
-    let rows = rows.collect();
-    Some(Chart::rows(entries, vec![scale], rows))
+    let axis = Axis::from_zero(&title, quantity, &values);
+    Some(Chart::rows(vec![(axis, 1.0)], rows))
 }
 
 /// The first metric that the suite asks for and some cell has, else throughput or memory.

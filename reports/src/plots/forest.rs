@@ -10,7 +10,7 @@ use super::{
     plot::{Drawing, Plot},
 };
 use crate::{
-    charts::{Axis, Chart, Entry, Row, Scaled, Track},
+    charts::{Axis, Chart, Entry, Row, Track},
     document::{About, Block, Cell, Kind, Mark, Picture},
     facets,
     model::{Change, View, changes, versions},
@@ -231,24 +231,27 @@ fn chart(has_claims: bool, lines: Vec<Line>, most: usize) -> Option<Chart> {
     if lines.iter().all(|line| line.ratio.is_none()) {
         return None;
     }
-    let scale = Scaled::of(axis(has_claims, &lines), 1.0);
-    let rows = lines.iter().enumerate().map(|(entry, line)| {
-        let ink = match look(line.mark).ink {
+    let axis = axis(has_claims, &lines);
+    let shown = lines.len();
+    let rows = lines.into_iter().map(|line| {
+        let look = look(line.mark);
+        let ink = match look.ink {
             Ink::Text => Ink::Label,
             other => other,
         };
-        let look = look(line.mark);
-        let track = Track::measured(line.ratio, line.interval, line.band, look);
-        let mut row = Row::only(line.entry.name.clone(), entry, ink, vec![track]);
-        row.lanes[0].about = facets::attributes(&line.about);
-        row
+        let track = Track {
+            band: Some(line.band),
+            interval: line.interval.map(|(low, high)| (low, high, look.ink)),
+            marks: Vec::from_iter(line.ratio.map(|ratio| (ratio, look))),
+            ..Track::default()
+        };
+        let entry = Entry {
+            value: format!("{}{}", line.mark.look().1, line.entry.value),
+            ..line.entry
+        };
+        Row::only(entry, ink, facets::attributes(&line.about), vec![track])
     });
     let rows = rows.collect();
-    let entries = lines.into_iter().map(|line| Entry {
-        value: format!("{}{}", line.mark.look().1, line.entry.value),
-        ..line.entry
-    });
-    let shown = entries.len();
     let heading = if has_claims {
         "Claimed and measured"
     } else {
@@ -258,7 +261,7 @@ fn chart(has_claims: bool, lines: Vec<Line>, most: usize) -> Option<Chart> {
     Some(Chart {
         heading: heading.to_owned(),
         subtitle: subtitle.unwrap_or_default(),
-        ..Chart::rows(entries.collect(), vec![scale], rows)
+        ..Chart::rows(vec![(axis, 1.0)], rows)
     })
 }
 

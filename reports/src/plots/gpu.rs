@@ -7,9 +7,9 @@ use record::{Record, Sampled};
 
 use super::plot::{Drawing, Plot, by_group, rows};
 use crate::{
-    charts::{Axis, Chart, Entry, Scaled, Track},
+    charts::{Axis, Chart, Entry, Track},
     document::Kind,
-    model::{Group, Spread, View},
+    model::{Spread, View},
     svg::Look,
     words::format::{self, Quantity},
 };
@@ -83,37 +83,39 @@ impl Column {
             format!("{median} ({low} … {high})")
         }
     }
-
-    fn axis(&self, view: &View, group: &Group) -> Axis {
-        let spreads = group.cells().filter_map(|cell| self.of(view, cell));
-        let most: Vec<f64> = spreads.map(|spread| spread.maximum).collect();
-        Axis::from_zero(self.0, self.1, &most)
-    }
 }
 
 fn draw(view: &View) -> Drawing {
     by_group(view, |group| {
-        let is_known = |column: &&Column| group.cells().any(|cell| column.of(view, cell).is_some());
-        let columns: Vec<&Column> = COLUMNS[..DRAWN].iter().filter(is_known).collect();
-        if columns.is_empty() || group.cells().all(|cell| on_cpu(view, cell)) {
+        let spreads = |column: &Column| -> Vec<Spread> {
+            let cells = group.cells();
+            cells.filter_map(|cell| column.of(view, cell)).collect()
+        };
+        let drawn = COLUMNS[..DRAWN].iter();
+        let drawn = drawn.map(|column| (column, spreads(column)));
+        let drawn: Vec<_> = drawn.filter(|(_, spreads)| !spreads.is_empty()).collect();
+        if drawn.is_empty() || group.cells().all(|cell| on_cpu(view, cell)) {
             return None;
         }
-        let (rows, entries) = rows(view, group, |_, cell, entry| {
+        let columns: Vec<&Column> = drawn.iter().map(|(column, _)| *column).collect();
+        let rows = rows(view, group, |_, cell, entry| {
             let look = Look::series(view.contender_of(cell));
             let tracks = columns.iter().map(|column| {
                 let spread = column.of(view, cell);
-                let ends = spread.map(|spread| (spread.minimum, spread.maximum));
-                let median = spread.map(|spread| spread.median);
+                let ends = spread.map(|one| (one.minimum, one.maximum, look.ink));
                 Track {
-                    band: None,
-                    ..Track::measured(median, ends, (None, None), look)
+                    interval: ends,
+                    marks: Vec::from_iter(spread.map(|one| (one.median, look))),
+                    ..Track::default()
                 }
             });
             Some((told(view, &columns, cell, entry)?, tracks.collect()))
         });
-        let columns = columns.iter();
-        let scales = columns.map(|column| Scaled::of(column.axis(view, group), 1.0));
-        Some(Chart::rows(entries, scales.collect(), rows))
+        let scales = drawn.iter().map(|(column, spreads)| {
+            let most: Vec<f64> = spreads.iter().map(|spread| spread.maximum).collect();
+            (Axis::from_zero(column.0, column.1, &most), 1.0)
+        });
+        Some(Chart::rows(scales.collect(), rows))
     })
 }
 

@@ -98,17 +98,15 @@ fn chart(view: &View, group: &Group, memory: &'static Metric, points: &[Point]) 
     let (bytes, speeds) = (ends(|point| point.bytes), ends(|point| point.throughput));
     let marks = points.iter().zip(&entries).map(|(point, entry)| {
         let range = |spread: Spread| (spread.n > 1).then_some((spread.minimum, spread.maximum));
-        Layer::Mark(Spot {
+        let look = Look::series(view.contender_of(point.cell)).hollow(point.is_beaten);
+        let at = (point.bytes.median, point.throughput.median);
+        let mark = Layer::mark(Spot {
             ranges: [range(point.bytes), range(point.throughput)],
             label: point.number.to_string(),
-            hint: entry.hint(),
             about: facets::of_cell(view, point.cell),
-            ..Spot::of(
-                (point.bytes.median, point.throughput.median),
-                MARK,
-                Look::series(view.contender_of(point.cell)).hollow(point.is_beaten),
-            )
-        })
+            ..Spot::of(at, MARK, look)
+        });
+        mark.hinted(entry.hint())
     });
     let title = format!("Peak {} memory", kind_of(memory));
     let panel = Panel::of(

@@ -78,15 +78,14 @@ pub(super) fn entries(
     lanes.filter_map(read).collect()
 }
 
-/// A row for each variant with a lane for each image, and their entries; `None`: the cell has nothing
-/// to draw, and says why.
+/// A row for each variant with a lane for each image; `None`: the cell has nothing to draw, and says
+/// why.
 pub(super) fn rows(
     view: &View,
     group: &Group,
     draw: impl Fn(&Row, usize, Entry) -> Option<(Entry, Vec<Track>)>,
-) -> (Vec<ChartRow>, Vec<Entry>) {
-    let mut entries = Vec::new();
-    let mut lane = |row: &Row, cell: usize| {
+) -> Vec<ChartRow> {
+    let lane = |row: &Row, cell: usize| {
         let found = draw(row, cell, entry(view, &row.label, cell));
         let ink = found.as_ref().map_or(Ink::Danger, |_| Ink::Label);
         let (entry, tracks) = found.unwrap_or_else(|| {
@@ -96,11 +95,10 @@ pub(super) fn rows(
             };
             (Entry::new(view.name_in(&row.label, cell), why), Vec::new())
         });
-        entries.push(entry);
         let name = view.has_several().then(|| view.label_of(cell).to_owned());
         Lane {
             name: name.unwrap_or_default(),
-            entry: entries.len() - 1,
+            entry,
             ink,
             about: facets::of_cell(view, cell),
             tracks,
@@ -110,8 +108,7 @@ pub(super) fn rows(
         label: row.label.clone(),
         lanes: row.cells.iter().map(|&cell| lane(row, cell)).collect(),
     });
-    let rows = rows.collect();
-    (rows, entries)
+    rows.collect()
 }
 
 /// Colours and shapes of the images, where there are several.

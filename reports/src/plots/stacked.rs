@@ -6,7 +6,7 @@ use metrics::Metric;
 
 use super::plot::{Drawing, by_group, rows};
 use crate::{
-    charts::{Axis, Chart, Entry, Key, Scaled, Track},
+    charts::{Axis, Chart, Entry, Key, Track},
     model::{CellSummary, Group, View},
     svg::{Look, Shape, ink::Ink},
     words::format::Quantity,
@@ -128,7 +128,7 @@ impl Stacked {
         let ends = |limit: &&Limit| cells().map(|cell| limit.end(cell)).fold(0.0, f64::max);
         let reached = [longest].into_iter().chain(marks);
         let reached: Vec<f64> = reached.chain(near.iter().map(ends)).collect();
-        let (rows, entries) = rows(view, group, |_, cell, entry| {
+        let rows = rows(view, group, |_, cell, entry| {
             let cell = &view.report.cells[cell];
             let stack = self.stack(cell);
             let near = near.iter();
@@ -150,7 +150,7 @@ impl Stacked {
             (!stack.is_empty()).then(|| (told(), vec![track]))
         });
         let broken = known().any(|total| total > broken_from);
-        let scale = Scaled::of(Axis::from_zero(self.axis, self.quantity, &reached), 1.0);
+        let axis = Axis::from_zero(self.axis, self.quantity, &reached);
         let notes: Vec<String> = self
             .causes(cells())
             .into_iter()
@@ -163,7 +163,7 @@ impl Stacked {
             .collect();
         Some(Chart {
             note: (!notes.is_empty()).then(|| notes.join(" ")),
-            ..Chart::rows(entries, vec![scale], rows)
+            ..Chart::rows(vec![(axis, 1.0)], rows)
         })
     }
 
@@ -205,7 +205,8 @@ impl Stacked {
 }
 
 impl Limit {
-    fn end(&self, cell: &CellSummary) -> f64 {
+    /// Where the bar of a cell reaches it.
+    pub(super) fn end(&self, cell: &CellSummary) -> f64 {
         let beside = self.beside.and_then(|beside| beside(cell));
         self.value + beside.unwrap_or(0.0)
     }

@@ -97,15 +97,10 @@ fn panel(label: &str, runs: &[Run]) -> Panel {
         let points: Vec<(f64, f64)> = points.map(|(x, y)| (f64::from(x), y)).collect();
         let steps = format::plural(points.len(), "step", "steps");
         let end = points.last().copied().filter(|_| is_several);
-        let line = Layer::Line {
-            name: Some(run.run.clone()),
-            points: extremes(&points, MOST_POINTS / 2),
-            ink: look.ink,
-            width: 1.3,
-            dashes: Dashes::None,
-            hint: format!("{}: {steps}", run.run),
-        };
-        let end = end.map(|at| Layer::Mark(Spot::of(at, 6.0, look)));
+        let points = extremes(&points, MOST_POINTS / 2);
+        let line = Layer::line(Some(&run.run), points, (look.ink, 1.3, Dashes::None));
+        let line = line.hinted(format!("{}: {steps}", run.run));
+        let end = end.map(|at| Layer::mark(Spot::of(at, 6.0, look)));
         [line].into_iter().chain(end)
     });
     Panel {

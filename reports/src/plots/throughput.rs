@@ -7,7 +7,7 @@ use super::{
     plot::{Drawing, Plot, by_group, rows},
 };
 use crate::{
-    charts::{Axis, Chart, Entry, Scaled, Track},
+    charts::{Axis, Chart, Entry, Track},
     model::{Group, Row, Spread, View},
     svg::{Look, ink::Ink},
     words::{
@@ -48,13 +48,13 @@ fn draw(view: &View) -> Drawing {
             return None;
         }
         let first = group.cells().next();
-        let (rows, entries) = rows(view, group, |row, cell, entry| {
+        let rows = rows(view, group, |row, cell, entry| {
             let tracks = tracks(view, row, cell)?;
             Some((told(view, first, cell, entry)?, tracks))
         });
         let median = Axis::from_zero("Median", Quantity::Throughput, &most);
-        let scales = vec![Scaled::of(median, 11.0), Scaled::of(runs.clone(), 9.0)];
-        Some(Chart::rows(entries, scales, rows))
+        let scales = vec![(median, 11.0), (runs.clone(), 9.0)];
+        Some(Chart::rows(scales, rows))
     })
 }
 
@@ -98,12 +98,8 @@ fn told(view: &View, first: Option<usize>, cell: usize, entry: Entry) -> Option<
     let Some((found, first)) = found.zip(against) else {
         return Some(entry);
     };
-    let metric = &catalogue::THROUGHPUT;
-    let word = comparison::word(
-        found.comparison.verdict,
-        metric,
-        view.is_choice(first, cell),
-    );
+    let (verdict, is_choice) = (found.comparison.verdict, view.is_choice(first, cell));
+    let word = comparison::word(verdict, &catalogue::THROUGHPUT, is_choice);
     let heads = ["verdict", "against the first", "interval"];
     Some(judged::columns(entry, &found, word, heads))
 }
@@ -122,12 +118,13 @@ fn values(view: &View, cell: usize) -> Vec<f64> {
 /// several, the cell's own elsewhere.
 fn reference(view: &View, row: &Row, cell: usize) -> Option<f64> {
     let own = spread(view, cell)?.median;
-    let first = row
-        .cells
-        .first()
-        .filter(|first| view.contender_of(**first) == 0);
-    let first = first.and_then(|first| spread(view, *first));
-    Some(first.map_or(own, |spread| spread.median))
+    let first = row.cells.first().copied();
+    let first = first.filter(|first| view.contender_of(*first) == 0);
+    Some(
+        first
+            .and_then(|first| spread(view, first))
+            .map_or(own, |first| first.median),
+    )
 }
 
 /// How far the scale of deviations goes, as a ratio: as far as any run, unless a few runs are far

@@ -3,7 +3,7 @@
 
 use metrics::catalogue;
 use protocol::Phase;
-use record::{Reason, Record, Sampled, Series, thinned};
+use record::{Reason, Record, Sampled, Series};
 
 use super::{
     memory, monitor,
@@ -28,7 +28,8 @@ pub(super) const PLOT: Plot = Plot {
             no metric counts it. Level lines within the measured steps are the allocator's peaks. Two \
             marks are the process's peaks as the metrics have them: within the measured steps, and of \
             the whole run without calibration, where \
-            that is more. Where either is above the line, no sample fell on it.",
+            that is more. Where either is above the line, no sample fell on it. A limit of the \
+            allocator stands above what the process has outside of it, which it does not count.",
     answers: &["peak_allocated_bytes", "process_peak_bytes"],
     is_detail: false,
     draw,
@@ -57,6 +58,11 @@ fn draw(view: &View) -> Drawing {
         let limits = memory::limits(view, group);
         let runs = chosen(view, group).into_iter();
         let charts = runs.filter_map(move |(label, cell, run)| {
+            // The line is the whole process: a limit of the allocator ends as far above it as what
+            // the allocator does not hold.
+            let limits = limits.iter();
+            let limits = limits.map(|limit| (limit, limit.end(&view.report.cells[cell])));
+            let limits: Vec<Drawn> = limits.collect();
             Some(Chart {
                 row: facets::row_of(view, cell),
                 heading: format!("{} {}", group.scenario, format::clean(&label)),
@@ -76,6 +82,9 @@ fn draw(view: &View) -> Drawing {
     ];
     (legend, charts.collect())
 }
+
+/// A limit, and where it is drawn.
+type Drawn<'a> = (&'a Limit, f64);
 
 fn process(run: &Record) -> Option<&Series> {
     let series = run.monitor.get(Sampled::GpuProcessBytes)?;
@@ -107,7 +116,7 @@ fn chosen<'a>(view: &View<'a>, group: &Group) -> Vec<(String, usize, &'a Record)
     greatest.into_iter().chain(failed.take(FAILED)).collect()
 }
 
-fn chart(run: &Record, limits: &[Limit]) -> Option<Chart> {
+fn chart(run: &Record, limits: &[Drawn]) -> Option<Chart> {
     process(run)?;
     let told = match run.shortage {
         Some(shortage) => format!(
@@ -183,7 +192,7 @@ fn phases(run: &Record) -> Vec<(Phase, f64, f64)> {
     found
 }
 
-fn panel(run: &Record, limits: &[Limit]) -> Panel {
+fn panel(run: &Record, limits: &[Drawn]) -> Panel {
     let series = [
         (
             ALL,
@@ -200,31 +209,24 @@ fn panel(run: &Record, limits: &[Limit]) -> Panel {
     };
     let greatest = series().map(|(.., series)| series.maximum);
     let greatest = greatest.fold(peak(run), f64::max);
-    let limits = limits.iter().filter(|limit| limit.value <= NEAR * greatest);
-    let limits: Vec<&Limit> = limits.collect();
-    let most = limits
-        .iter()
-        .map(|limit| limit.value)
-        .fold(greatest, f64::max);
+    let limits = limits.iter().filter(|(_, end)| *end <= NEAR * greatest);
+    let most = limits.clone().map(|(_, end)| *end).fold(greatest, f64::max);
     let last = series().filter_map(|(.., series)| series.samples.last());
     let end = last.map(|sample| sample.0).fold(run.wall_seconds, f64::max);
     let mut layers = of_phases(run);
-    layers.extend(limits.iter().map(|limit| Layer::Limit {
-        up: limit.value,
-        ink: Ink::Danger,
-        hint: format!("{}: {}", limit.name, format::bytes(limit.value)),
+    layers.extend(limits.map(|(limit, end)| {
+        let beside = match limit.beside {
+            Some(_) => ", and what is outside the allocator",
+            None => "",
+        };
+        let hint = format!("{}: {}{beside}", limit.name, format::bytes(limit.value));
+        Layer::limit(*end).hinted(hint)
     }));
-    layers.extend(series().map(|(ink, name, dashes, series)| {
-        let samples = thinned(&series.samples, MOST);
-        Layer::Line {
-            name: Some(name.to_owned()),
-            points: samples.iter().map(|sample| (sample.0, sample.1)).collect(),
-            ink,
-            width: 1.8,
-            dashes,
-            hint: String::new(),
-        }
-    }));
+    layers.extend(
+        series().map(|(ink, name, dashes, series)| {
+            monitor::trace(name, series, MOST, (ink, 1.8, dashes))
+        }),
+    );
     layers.extend(of_allocator(run));
     layers.extend(peaks(run));
     let seconds = "Time since the run's start";
@@ -247,14 +249,11 @@ fn of_phases(run: &Record) -> Vec<Layer> {
             Phase::Profile | Phase::Calibrate => 0.45,
             _ => return None,
         };
-        let along = (*from, *to);
-        Some(Layer::stretch(along, Ink::Axis, opacity, word(*phase)))
+        let area = Layer::area(Some((*from, *to)), None, (Ink::Axis, opacity));
+        Some(area.hinted(word(*phase)))
     };
-    let begin = |(phase, from, _): &(Phase, f64, f64)| Layer::Moment {
-        along: *from,
-        ink: Ink::Grid,
-        label: word(*phase).to_owned(),
-        hint: String::new(),
+    let begin = |(phase, from, _): &(Phase, f64, f64)| {
+        Layer::moment(*from, Ink::Grid, word(*phase).to_owned())
     };
     // What is measured, and what is not, is named before the rest.
     let mut named: Vec<_> = phases.iter().collect();
@@ -279,14 +278,8 @@ fn of_allocator(run: &Record) -> Vec<Layer> {
     ];
     let line = |(ink, dashes, metric): (Ink, Dashes, &metrics::Metric)| {
         let value = metric.of(run)?;
-        Some(Layer::Line {
-            name: None,
-            points: vec![(from, value), (to, value)],
-            ink,
-            width: 2.2,
-            dashes,
-            hint: format!("{}: {}", metric.label, format::bytes(value)),
-        })
+        let line = Layer::line(None, vec![(from, value), (to, value)], (ink, 2.2, dashes));
+        Some(line.hinted(format!("{}: {}", metric.label, format::bytes(value))))
     };
     peaks.into_iter().filter_map(line).collect()
 }
@@ -306,11 +299,11 @@ fn peaks(run: &Record) -> Vec<Layer> {
         let within = samples.filter(|sample| is_within(sample.0));
         let highest = within.max_by(|one, other| one.1.total_cmp(&other.1))?;
         let value = metric.of(run)?;
-        Some(Layer::Mark(Spot {
+        let mark = Layer::mark(Spot {
             label: format!("{what} {}", format::bytes(value)),
-            hint: format!("{}: {}", metric.label, format::bytes(value)),
             ..Spot::of((highest.0, value), 8.0, look)
-        }))
+        });
+        Some(mark.hinted(format!("{}: {}", metric.label, format::bytes(value))))
     };
     let in_steps = mark(&catalogue::PROCESS_PEAK, "measured", MEASURED, &|time| {
         measured.is_some_and(|(from, to)| (from..=to).contains(&time))

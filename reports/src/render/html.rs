@@ -90,7 +90,8 @@ pub(crate) struct Page {
 const SCRIPT: &str = include_str!("../../templates/report.js");
 
 impl Page {
-    /// What a link to the page shows first: the answer, or else what the page is about.
+    /// What a link to the page shows first: the answer, or else what the page is about. No picture:
+    /// `og:image` needs an absolute address and no SVG, and a page is a file that knows no address.
     fn preview(&self) -> &str {
         answer(&self.verdict).unwrap_or(&self.title)
     }

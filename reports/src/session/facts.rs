@@ -51,7 +51,7 @@ pub(crate) fn in_short(session: &SessionSummary) -> Vec<String> {
     let driver = machine.driver_version.as_ref().filter(|_| gpu.is_some());
     let place = join([
         Some(device.to_owned()),
-        driver.map(|driver| format!("driver {driver}")),
+        with("driver", driver),
         Some(format!("{} cores", machine.cpu.logical_cores)),
         Some(match &session.engine.version {
             Some(version) => format!("{} {version}", session.engine.kind),
@@ -100,13 +100,11 @@ fn run(session: &SessionSummary) -> Vec<Fact> {
     let runs = format::plural(session.runs, "run", "runs");
     let suites = session.suites.iter();
     let suites = suites.map(|(suite, digest)| format!("{suite} ({})", format::short(digest)));
-    let storage = engine.storage_driver.iter();
-    let gpu_path = engine.gpu_path.iter();
     let engine = join([
         Some(engine.kind.clone()),
         engine.version.clone(),
-        storage.map(|driver| format!("storage {driver}")).next(),
-        gpu_path.map(|path| format!("GPU by {path}")).next(),
+        with("storage", engine.storage_driver.as_ref()),
+        with("GPU by", engine.gpu_path.as_ref()),
     ]);
     let device = match &session.devices[..] {
         [] => session.device.to_string(),
@@ -171,18 +169,14 @@ fn until_decided(deciding: &Deciding) -> String {
 
 fn machine(machine: &Machine) -> Vec<Fact> {
     let cpu = &machine.cpu;
-    let governor = cpu.governor.iter();
-    let cuda = machine.driver_cuda_version.iter();
     let driver = [
         machine.driver_version.clone(),
-        cuda.map(|cuda| format!("CUDA up to {cuda}")).next(),
+        with("CUDA up to", machine.driver_cuda_version.as_ref()),
     ];
     let cpu = [
         Some(cpu.model.clone()),
         Some(format!("{} cores usable", cpu.logical_cores)),
-        governor
-            .map(|governor| format!("governor {governor}"))
-            .next(),
+        with("governor", cpu.governor.as_ref()),
     ];
     let system = [machine.os.clone(), format!("kernel {}", machine.kernel)];
     let mut facts = known([
@@ -269,6 +263,11 @@ fn listed(versions: &BTreeMap<String, String>) -> String {
         0 => UNKNOWN.to_owned(),
         _ => format::few(named.collect(), SHOWN, ", ", "and "),
     }
+}
+
+/// A word before what is known.
+fn with(word: &str, known: Option<impl std::fmt::Display>) -> Option<String> {
+    known.map(|known| format!("{word} {known}"))
 }
 
 fn join<const N: usize>(words: [Option<String>; N]) -> String {

@@ -22,9 +22,11 @@ pub fn render(view: &View) -> Result<String, ReportError> {
     let mut sections = sections::of(view);
     for section in &mut sections {
         // Versions side by side have the numbers of the table.
-        section.is_folded = section.id == sections::RANKS
-            || is_long && section.id == sections::COMPARISON
-            || section.id == RESULTS && !versions.is_empty();
+        section.is_folded = match &*section.id {
+            RESULTS => !versions.is_empty(),
+            id if sections::DETAILS.contains(&id) => is_long,
+            id => id == sections::RANKS,
+        };
         if section.id == RESULTS && !view.report.cells.is_empty() {
             let cells = view.groups.iter().flat_map(Group::cells);
             let commands = cells.map(|cell| view.commands[cell].clone());

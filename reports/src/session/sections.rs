@@ -20,7 +20,8 @@ pub(crate) const FACTS: &str = "Machine and images";
 
 pub(crate) const RESULTS: &str = "results";
 
-pub(crate) const COMPARISON: &str = "comparison";
+/// What one looks up of single cells and runs, by kind; the verdict above counts it.
+pub(crate) const DETAILS: [&str; 4] = ["comparison", "failures", "expected", "contaminated"];
 
 pub(crate) const RANKS: &str = "ranks";
 
@@ -111,45 +112,40 @@ pub(crate) fn of(view: &View) -> Vec<Section> {
         .sessions
         .iter()
         .flat_map(|session| &session.comparisons);
+    let failed_runs = plural(failures.len(), "failed run", "failed runs");
+    let expected_runs = plural(
+        expected.len(),
+        "run failed as expected",
+        "runs failed as expected",
+    );
+    let attempts = plural(
+        contaminated.len(),
+        "contaminated attempt",
+        "contaminated attempts",
+    );
+    let compared = comparisons.flat_map(comparison::document).collect();
+    let failures = failed(view, &failures, FAILURES, Some(Mark::Failure));
     let sections = [
-        Section::of(RESULTS, "Results", results(view)),
-        Section::of(
-            COMPARISON,
-            "Comparison",
-            comparisons.flat_map(comparison::document).collect(),
-        ),
-        Section {
-            is_folded: true,
-            ..Section::of(RANKS, "Ranks", ranks::blocks(view))
-        },
-        Section::of("claims", "Claims", claims_of(view)),
-        Section::of(
-            "failures",
-            &plural(failures.len(), "failed run", "failed runs"),
-            failed(view, &failures, FAILURES, Some(Mark::Failure)),
-        ),
-        Section::of(
+        (RESULTS, "Results", results(view)),
+        ("comparison", "Comparison", compared),
+        (RANKS, "Ranks", ranks::blocks(view)),
+        ("claims", "Claims", claims_of(view)),
+        ("failures", &*failed_runs, failures),
+        (
             "expected",
-            &plural(
-                expected.len(),
-                "run failed as expected",
-                "runs failed as expected",
-            ),
+            &*expected_runs,
             failed(view, &expected, EXPECTED, None),
         ),
-        Section::of(
+        (
             "contaminated",
-            &plural(
-                contaminated.len(),
-                "contaminated attempt",
-                "contaminated attempts",
-            ),
+            &*attempts,
             contaminated_attempts(view, contaminated),
         ),
     ];
+    let sections = sections.into_iter();
+    let sections = sections.filter(|(.., blocks)| !blocks.is_empty());
     sections
-        .into_iter()
-        .filter(|section| !section.blocks.is_empty())
+        .map(|(id, title, blocks)| Section::of(id, title, blocks))
         .collect()
 }
 

@@ -18,6 +18,7 @@ use crate::{
     model::{Source, View},
     render::html,
     session,
+    words::lists::grouped,
     write::ReportError,
 };
 
@@ -99,20 +100,15 @@ impl Drawing<'_> {
 
     fn trends(&mut self) -> Result<(), SiteError> {
         // Which of two sessions of one name a trend is of cannot be known.
-        let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (place, page) in &self.pages {
-            if let Some(session) = &page.card.session {
-                named
-                    .entry(session.clone())
-                    .or_default()
-                    .push(place.clone());
-            }
-        }
-        let sessions: BTreeMap<String, String> = named
-            .into_iter()
-            .filter_map(|(session, places)| Some((session, <[String; 1]>::try_from(places).ok()?)))
-            .map(|(session, [place])| (session, place))
-            .collect();
+        let named = self.pages.iter();
+        let named =
+            named.filter_map(|(place, page)| Some((page.card.session.clone()?, place.clone())));
+        let named = grouped(named).into_iter();
+        let sessions = named.filter_map(|(session, places)| {
+            let [place] = <[String; 1]>::try_from(places).ok()?;
+            Some((session, place))
+        });
+        let sessions: BTreeMap<String, String> = sessions.collect();
         for placed in std::mem::take(&mut self.trends) {
             let place = format!("trends/{}", placed.name);
             self.put(place, &placed.files(&sessions)?, placed.card())?;

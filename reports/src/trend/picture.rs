@@ -7,7 +7,7 @@ use crate::{
     charts::{Axis, Chart, Entry, Layer, Panel, Spot, extent, extremes},
     document::{Cell, Kind, Mark},
     model::Spread,
-    svg::{Look, Shape, ink::Ink},
+    svg::{Dashes, Look, Shape, ink::Ink},
     words::format::{self, plural},
 };
 
@@ -148,19 +148,17 @@ pub(crate) fn panel(series: &Series, is_spark: bool) -> Panel {
     };
     let level = |from: usize, to: usize, ends: [f64; 2], ink| {
         let ends = [(at(from), ends[0]), (at(to - 1), ends[1])];
-        Layer::line(ends.into(), ink, 2.0)
+        Layer::line(None, ends.into(), (ink, 2.0, Dashes::None))
     };
     let levels = levels(series);
     let mut layers = Vec::new();
     for change in series.changes().iter().filter(|_| !is_spark) {
         let level = levels.iter().find(|(from, ..)| *from == change.index);
         let ends = change.interval.zip(level);
-        layers.extend(ends.map(|([low, high], (from, to, _))| Layer::Area {
-            along: Some((at(*from), at(to - 1))),
-            up: Some((change.before * low, change.before * high)),
-            ink: ink(series, change),
-            opacity: 0.22,
-            hint: String::new(),
+        layers.extend(ends.map(|([low, high], (from, to, _))| {
+            let along = (at(*from), at(to - 1));
+            let up = (change.before * low, change.before * high);
+            Layer::area(Some(along), Some(up), (ink(series, change), 0.22))
         }));
     }
     layers.extend(marks(series, is_spark, &at));
@@ -173,15 +171,11 @@ pub(crate) fn panel(series: &Series, is_spark: bool) -> Panel {
     layers.extend(levels.map(|(from, to, high)| level(from, to, [high; 2], Ink::Series(0))));
     // The newest first: it is what one came for.
     let changes = series.changes().iter().rev();
-    layers.extend(changes.map(|change| Layer::Moment {
-        along: at(change.index),
-        ink: ink(series, change),
-        label: if is_spark {
-            String::new()
-        } else {
-            label(series, change)
-        },
-        hint: hint(series, change),
+    layers.extend(changes.map(|change| {
+        let label = (!is_spark).then(|| label(series, change));
+        let ink = ink(series, change);
+        let moment = Layer::moment(at(change.index), ink, label.unwrap_or_default());
+        moment.hinted(hint(series, change))
     }));
     let times: Vec<f64> = points.iter().map(|point| point.timestamp).collect();
     let along = if is_spark {
@@ -207,10 +201,8 @@ fn marks(series: &Series, is_spark: bool, at: &impl Fn(usize) -> f64) -> Vec<Lay
     let mark = |place: usize, size: f64, ink| {
         let point = &series.points[place];
         let (when, value) = (time(point.timestamp), series.value(point.value));
-        Layer::Mark(Spot {
-            hint: format!("{when}, {}: {value}", point.revision),
-            ..Spot::of((at(place), point.value), size, Look::of(ink, Shape::Disc))
-        })
+        let spot = Spot::of((at(place), point.value), size, Look::of(ink, Shape::Disc));
+        Layer::mark(spot).hinted(format!("{when}, {}: {value}", point.revision))
     };
     if !is_spark && series.points.len() <= MOST_MARKS {
         return places().map(|place| mark(place, 4.4, Ink::Muted)).collect();
@@ -219,7 +211,8 @@ fn marks(series: &Series, is_spark: bool, at: &impl Fn(usize) -> f64) -> Vec<Lay
         .map(|place| (at(place), series.points[place].value))
         .collect();
     let stretches = if is_spark { 120 } else { 500 };
-    let line = Layer::line(extremes(&line, stretches), Ink::Axis, 1.2);
+    let look = (Ink::Axis, 1.2, Dashes::None);
+    let line = Layer::line(None, extremes(&line, stretches), look);
     let last = places().last().filter(|_| is_spark);
     let last = last.map(|place| mark(place, 7.0, Ink::Text));
     [line].into_iter().chain(last).collect()

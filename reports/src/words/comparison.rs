@@ -225,12 +225,6 @@ pub(crate) fn detectable_change(least: f64) -> String {
     }
 }
 
-/// A number of blocks that is more than are worth it, in words; `None` for others.
-fn blocks_in_words(blocks: usize) -> Option<String> {
-    let most = judge::compare::WORTHWHILE_BLOCKS;
-    (blocks > most).then(|| format!("more blocks than are worth it (over {most})"))
-}
-
 /// Why a metric is inconclusive, and what would help.
 pub(crate) fn what_would_help(found: &MetricVerdict) -> Option<String> {
     let comparison = &found.comparison;
@@ -242,12 +236,12 @@ pub(crate) fn what_would_help(found: &MetricVerdict) -> Option<String> {
         detectable.map(|least| format!("detectable change {}", detectable_change(least)));
     let needed = comparison.blocks_needed.map(|blocks| {
         let threshold = share(comparison.threshold);
-        match blocks_in_words(blocks) {
-            Some(words) => format!("{words} for twice the noise threshold of {threshold}"),
-            None => {
-                format!("about {blocks} blocks detect twice the noise threshold of {threshold}")
-            }
+        let twice = format!("twice the noise threshold of {threshold}");
+        let most = judge::compare::WORTHWHILE_BLOCKS;
+        if blocks > most {
+            return format!("more blocks than are worth it (over {most}) for {twice}");
         }
+        format!("about {blocks} blocks detect {twice}")
     });
     let words: Vec<String> = detectable.into_iter().chain(needed).collect();
     Some(if words.is_empty() {

@@ -125,6 +125,9 @@ fn a_long_message_stands_whole_with_its_run_alone() {
     let text = |html: &str| html.replace("<wbr>", "");
     assert!(!text(&page[..failed]).contains(&whole));
     assert!(text(&page[failed..]).contains(&whole));
+    // Folded under its count, as all that is of single cells.
+    let (_, section) = page[failed..].split_once('\n').unwrap();
+    assert!(section.starts_with("<details class=\"more\"><summary><h2 id=\"failures-heading\">"));
 }
 
 #[test]

@@ -175,6 +175,37 @@ fn the_peaks_on_a_timeline_are_those_of_their_windows() {
     assert!(!section.contains("90.00 GiB"), "{section}");
 }
 
+#[test]
+fn a_limit_of_the_allocator_stands_above_what_is_outside_of_it() {
+    let mut source = Fake::gpu().source();
+    for record in &mut source.records.records {
+        for limit in ["limits.gpu_memory", "limits.allocator_memory"] {
+            record.method.set(limit, "8.0 GiB");
+        }
+        let gib = 1_073_741_824.0;
+        for (name, value) in [
+            ("run_process_peak_bytes", 7.0 * gib),
+            ("outside_bytes", gib),
+        ] {
+            record.values.insert(name.into(), value);
+        }
+    }
+    let section = section(&[source], "cells").unwrap();
+    let height = |title: &str| -> f64 {
+        let (_, line) = section
+            .split_once(&format!("<title>{title}</title>"))
+            .unwrap();
+        let (_, points) = line.split_once("points=\"").unwrap();
+        let (first, _) = points.split_once(' ').unwrap();
+        first.split_once(',').unwrap().1.parse().unwrap()
+    };
+    let (whole, allocator) = (
+        height("Limit of the GPU's memory: 8.000 GiB"),
+        height("Limit of the allocator: 8.000 GiB, and what is outside the allocator"),
+    );
+    assert!(allocator < whole, "{allocator} {whole}");
+}
+
 /// Sessions in which the rate of requests, the batch, and the processes are varied.
 #[test]
 fn a_swept_quantity_has_its_limit_and_its_ideal() {

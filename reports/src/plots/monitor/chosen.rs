@@ -3,7 +3,7 @@
 use metrics::catalogue;
 use record::Record;
 
-use super::{Run, traces::PANELS};
+use super::{Run, traces::panels};
 use crate::{
     model::{Group, Row, View, is_contaminated},
     words::format::{self, Quantity},
@@ -30,7 +30,7 @@ pub(super) fn of<'a>(view: &View<'a>, group: &Group) -> Vec<Run<'a>> {
 }
 
 fn has_series(run: &Record) -> bool {
-    PANELS.iter().any(|panel| panel.is_known(run))
+    panels().any(|panel| panel.is_known(run))
 }
 
 /// The successful run with samples whose throughput is the median, or the lower of the middle two.

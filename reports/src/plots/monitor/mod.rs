@@ -6,13 +6,13 @@ mod traces;
 use protocol::Phase;
 use record::{Record, Series, thinned};
 
-use self::traces::{PANELS, Panel, Trace};
+use self::traces::{Panel, Trace, panels};
 use super::{Drawing, Plot};
 use crate::{
     charts::{self, Axis, Chart, Entry, Key, Layer, Reading},
     facets,
     model::{View, is_contaminated, time},
-    svg::ink::Ink,
+    svg::{Dashes, ink::Ink},
     words::format::{self, Quantity},
 };
 
@@ -44,8 +44,7 @@ fn draw(view: &View) -> Drawing {
     let chosen = |group| chosen::of(view, group).into_iter().take(most).collect();
     let all: Vec<Vec<Run>> = view.groups.iter().map(chosen).collect();
     let runs = || all.iter().flatten().map(|(.., run)| *run);
-    let panels = PANELS.iter();
-    let traces = panels.flat_map(|panel| runs().flat_map(|run| panel.of(run)));
+    let traces = panels().flat_map(|panel| runs().flat_map(move |run| panel.of(run)));
     let most = (IN_ALL / traces.count().max(1)).clamp(FEWEST, MOST);
     let mut keys = vec![
         Key::area(Ink::Axis, "warm-up, roughly"),
@@ -64,9 +63,9 @@ fn draw(view: &View) -> Drawing {
 
 /// A chart for each of these runs of a scenario, each trace with so many samples.
 fn charts_of(view: &View, runs: &[Run], most: usize) -> Vec<Chart> {
-    let is_known = |panel: &&'static Panel| runs.iter().any(|(.., run)| panel.is_known(run));
-    let known = PANELS.iter().filter(is_known);
-    let panels: Vec<(&Panel, Axis)> = known.map(|panel| (panel, panel.axis(runs))).collect();
+    let is_known = |panel: &Panel| runs.iter().any(|(.., run)| panel.is_known(run));
+    let known = panels().filter(is_known);
+    let panels: Vec<(Panel, Axis)> = known.map(|panel| (panel, panel.axis(runs))).collect();
     let chart = |(label, cell, run): &Run| {
         let entries = panels.iter().flat_map(|(panel, _)| {
             let traces = panel.of(run);
@@ -89,34 +88,32 @@ fn charts_of(view: &View, runs: &[Run], most: usize) -> Vec<Chart> {
 }
 
 impl Panel {
-    fn axis(&'static self, runs: &[Run]) -> Axis {
+    fn axis(self, runs: &[Run]) -> Axis {
         let series = runs.iter().flat_map(|(.., run)| self.of(run));
         let most = series.map(|(_, series)| series.maximum);
-        let most: Vec<f64> = most.chain([self.at_least]).collect();
-        Axis::from_zero("", self.quantity, &most)
+        let at_least = match self.quantity() {
+            Quantity::Percent => 100.0,
+            Quantity::Cores | Quantity::Plain => 1.0,
+            _ => 0.0,
+        };
+        let most: Vec<f64> = most.chain([at_least]).collect();
+        Axis::from_zero("", self.quantity(), &most)
     }
 
     /// What a run has of it, each trace with so many samples.
-    fn draw(&'static self, run: &Record, up: Axis, most: usize) -> charts::Panel {
+    fn draw(self, run: &Record, up: Axis, most: usize) -> charts::Panel {
         let phases = [
             (Phase::Warmup, Ink::Axis, 0.25),
             (Phase::Measure, Ink::Grid, 1.0),
         ];
         let phases = phases.into_iter().filter_map(|(phase, ink, opacity)| {
             let along = stretch_of(run, phase)?;
-            Some(Layer::stretch(along, ink, opacity, ""))
+            Some(Layer::area(Some(along), None, (ink, opacity)))
         });
         let traces = || self.of(run);
-        let lines = traces().map(|(trace, series)| {
-            let samples = thinned(&series.samples, most);
-            Layer::Line {
-                name: Some(trace.name.to_owned()),
-                points: samples.iter().map(|sample| (sample.0, sample.1)).collect(),
-                ink: trace.ink,
-                width: 1.3,
-                dashes: trace.dashes,
-                hint: self.entry(trace, series).hint(),
-            }
+        let lines = traces().map(|(one, series)| {
+            let line = trace(one.name, series, most, (one.ink, 1.3, one.dashes));
+            line.hinted(self.entry(one, series).hint())
         });
         let named: Vec<&Trace> = traces().map(|(trace, _)| trace).collect();
         let named = named.iter().rev().filter(|trace| !trace.name.is_empty());
@@ -124,29 +121,26 @@ impl Panel {
         let layers = phases.chain(lines).chain(strips(run));
         let seconds = Axis::linear("", Quantity::Seconds, (0.0, length(run)));
         charts::Panel {
-            title: self.title.to_owned(),
+            title: self.title().to_owned(),
             caption: if self.is_known(run) {
                 String::new()
             } else {
                 "not known".to_owned()
             },
             keys: keys.collect(),
-            reading: Some(Reading(self.title.to_owned(), "s")),
+            reading: Some(Reading(self.title().to_owned(), "s")),
             ..charts::Panel::of(seconds, up, layers.collect())
         }
     }
 
     /// A trace in words: `GPU memory (run): mean 5.9 GiB, at most 6.2 GiB`.
-    fn entry(&self, trace: &Trace, series: &Series) -> Entry {
-        let [mean, most] = [series.mean, series.maximum].map(|value| self.quantity.write(value));
-        Entry {
-            name: match trace.name {
-                "" => self.title.to_owned(),
-                name => format!("{} ({name})", self.title),
-            },
-            value: format!("mean {mean}, at most {most}"),
-            cells: Vec::new(),
-        }
+    fn entry(self, trace: &Trace, series: &Series) -> Entry {
+        let [mean, most] = [series.mean, series.maximum].map(|value| self.quantity().write(value));
+        let name = match trace.name {
+            "" => self.title().to_owned(),
+            name => format!("{} ({name})", self.title()),
+        };
+        Entry::new(name, format!("mean {mean}, at most {most}"))
     }
 }
 
@@ -160,20 +154,24 @@ fn strips(run: &Record) -> impl Iterator<Item = Layer> {
     let stretches = run.monitor.gpus.iter().flat_map(|gpu| &gpu.intervals);
     stretches.map(move |stretch| {
         let (from, to) = (stretch.from_seconds, stretch.to_seconds);
-        Layer::Strip {
-            along: (from, to),
-            ink,
-            hint: format!("{}, from {from:.1} s to {to:.1} s", stretch.reason),
-        }
+        let hint = format!("{}, from {from:.1} s to {to:.1} s", stretch.reason);
+        Layer::strip((from, to), ink).hinted(hint)
     })
 }
 
 /// How long the axis of time is: the run, or its last sample where that came later.
 fn length(run: &Record) -> f64 {
-    let series = PANELS.iter().flat_map(|panel| panel.of(run));
+    let series = panels().flat_map(|panel| panel.of(run));
     let ends = series.filter_map(|(_, series)| series.samples.last());
     let sampled = ends.map(|sample| sample.0).fold(0.0, f64::max);
     run.wall_seconds.max(sampled).max(1e-3)
+}
+
+/// What was sampled, as a line of at most so many samples.
+pub(super) fn trace(name: &str, series: &Series, most: usize, look: (Ink, f64, Dashes)) -> Layer {
+    let samples = thinned(&series.samples, most);
+    let points = samples.iter().map(|sample| (sample.0, sample.1));
+    Layer::line(Some(name), points.collect(), look)
 }
 
 /// From when to when a phase went on, in seconds since the run's start; by adding up what went

@@ -8,6 +8,8 @@ use crate::{
 };
 
 pub(super) struct Trace {
+    panel: &'static str,
+    quantity: Quantity,
     /// What tells it from the others of its panel; empty where it is alone.
     pub(super) name: &'static str,
     pub(super) ink: Ink,
@@ -15,69 +17,81 @@ pub(super) struct Trace {
     series: Sampled,
 }
 
-pub(super) struct Panel {
-    pub(super) title: &'static str,
-    pub(super) quantity: Quantity,
-    /// The scale ends here at least.
-    pub(super) at_least: f64,
-    traces: &'static [Trace],
-}
-
-/// Every panel, in order; those that no run of a scenario has are left out. A new quantity is an
-/// entry here.
-pub(super) const PANELS: [Panel; 9] = {
+/// Every trace, those of a panel together; what no run of a scenario has is left out. A new quantity
+/// is an entry here.
+static TRACES: [Trace; 13] = {
+    use Dashes::{Dots, Long, None};
     use Quantity::{Bytes, Celsius, Cores, Megahertz, Percent, Plain, Watts};
-    use Sampled::{
-        CpuCores, GpuMemoryClockMhz, GpuPowerWatts, GpuProcessBytes, GpuSmClockMhz,
-        GpuTemperatureCelsius, GpuUsedBytes, GpuUtilizationPercent, HostAvailableBytes,
-        HostBusyCores, MemoryBytes, OtherCores, Pids,
-    };
-    const UTILIZATION: [Trace; 1] = [only(GpuUtilizationPercent)];
-    const TEMPERATURE: [Trace; 1] = [only(GpuTemperatureCelsius)];
     [
-        panel("GPU utilization", Percent, 100.0, &UTILIZATION),
-        panel(
+        trace(
+            "GPU utilization",
+            Percent,
+            "",
+            0,
+            None,
+            Sampled::GpuUtilizationPercent,
+        ),
+        trace("GPU memory", Bytes, "all", 1, Long, Sampled::GpuUsedBytes),
+        trace(
             "GPU memory",
             Bytes,
-            0.0,
-            &[
-                trace("all", 1, Dashes::Long, GpuUsedBytes),
-                trace("run", 0, Dashes::None, GpuProcessBytes),
-            ],
+            "run",
+            0,
+            None,
+            Sampled::GpuProcessBytes,
         ),
-        panel("GPU power", Watts, 0.0, &[only(GpuPowerWatts)]),
-        panel(
+        trace("GPU power", Watts, "", 0, None, Sampled::GpuPowerWatts),
+        trace(
             "Clocks",
             Megahertz,
-            0.0,
-            &[
-                trace("memory", 1, Dashes::Long, GpuMemoryClockMhz),
-                trace("SM", 0, Dashes::None, GpuSmClockMhz),
-            ],
+            "memory",
+            1,
+            Long,
+            Sampled::GpuMemoryClockMhz,
         ),
-        panel("GPU temperature", Celsius, 0.0, &TEMPERATURE),
-        panel(
-            "CPUs",
-            Cores,
-            1.0,
-            &[
-                trace("all", 2, Dashes::Long, HostBusyCores),
-                trace("others", 1, Dashes::Dots, OtherCores),
-                trace("run", 0, Dashes::None, CpuCores),
-            ],
+        trace("Clocks", Megahertz, "SM", 0, None, Sampled::GpuSmClockMhz),
+        trace(
+            "GPU temperature",
+            Celsius,
+            "",
+            0,
+            None,
+            Sampled::GpuTemperatureCelsius,
         ),
-        panel("Memory of the run", Bytes, 0.0, &[only(MemoryBytes)]),
-        panel("Memory available", Bytes, 0.0, &[only(HostAvailableBytes)]),
-        panel("Threads, processes", Plain, 1.0, &[only(Pids)]),
+        trace("CPUs", Cores, "all", 2, Long, Sampled::HostBusyCores),
+        trace("CPUs", Cores, "others", 1, Dots, Sampled::OtherCores),
+        trace("CPUs", Cores, "run", 0, None, Sampled::CpuCores),
+        trace(
+            "Memory of the run",
+            Bytes,
+            "",
+            0,
+            None,
+            Sampled::MemoryBytes,
+        ),
+        trace(
+            "Memory available",
+            Bytes,
+            "",
+            0,
+            None,
+            Sampled::HostAvailableBytes,
+        ),
+        trace("Threads, processes", Plain, "", 0, None, Sampled::Pids),
     ]
 };
 
-const fn only(series: Sampled) -> Trace {
-    trace("", 0, Dashes::None, series)
-}
-
-const fn trace(name: &'static str, ink: u8, dashes: Dashes, series: Sampled) -> Trace {
+const fn trace(
+    panel: &'static str,
+    quantity: Quantity,
+    name: &'static str,
+    ink: u8,
+    dashes: Dashes,
+    series: Sampled,
+) -> Trace {
     Trace {
+        panel,
+        quantity,
         name,
         ink: Ink::Series(ink),
         dashes,
@@ -85,30 +99,30 @@ const fn trace(name: &'static str, ink: u8, dashes: Dashes, series: Sampled) -> 
     }
 }
 
-const fn panel(
-    title: &'static str,
-    quantity: Quantity,
-    at_least: f64,
-    traces: &'static [Trace],
-) -> Panel {
-    Panel {
-        title,
-        quantity,
-        at_least,
-        traces,
-    }
+/// Traces on one scale.
+#[derive(Clone, Copy)]
+pub(super) struct Panel(&'static [Trace]);
+
+pub(super) fn panels() -> impl Iterator<Item = Panel> {
+    let panels = TRACES.chunk_by(|one, next| one.panel == next.panel);
+    panels.map(Panel)
 }
 
 impl Panel {
-    pub(super) fn of<'a>(
-        &'static self,
-        run: &'a Record,
-    ) -> impl Iterator<Item = (&'static Trace, &'a Series)> {
-        let traces = self.traces.iter();
+    pub(super) fn title(self) -> &'static str {
+        self.0[0].panel
+    }
+
+    pub(super) fn quantity(self) -> Quantity {
+        self.0[0].quantity
+    }
+
+    pub(super) fn of(self, run: &Record) -> impl Iterator<Item = (&'static Trace, &Series)> {
+        let traces = self.0.iter();
         traces.filter_map(|trace| Some((trace, run.monitor.get(trace.series)?)))
     }
 
-    pub(super) fn is_known(&'static self, run: &Record) -> bool {
+    pub(super) fn is_known(self, run: &Record) -> bool {
         self.of(run).next().is_some()
     }
 }
