@@ -11,6 +11,7 @@ use judge::median;
 use judge::sequential::{FIRST_LOOK, Sequential, is_look};
 use judge::sessions::BetweenSessions;
 use rand::Rng;
+use rand_chacha::ChaCha8Rng;
 
 use crate::noise::{Shape, blocks, gauss, rng, series};
 use crate::summary::Summary;
@@ -223,16 +224,16 @@ fn row(
 }
 
 /// A run of noise with standard deviation 1.
-type Run = fn(&mut dyn Rng) -> f64;
+type Run = fn(&mut ChaCha8Rng) -> f64;
 
 /// One run in twenty lies 10 σ off.
-fn with_wild_runs(rng: &mut dyn Rng) -> f64 {
+fn with_wild_runs(rng: &mut ChaCha8Rng) -> f64 {
     let wild = rng.random::<f64>() < 0.05;
     gauss(rng) + if wild { 10.0 } else { 0.0 }
 }
 
 /// Lognormal with a shape of 1: median 0, and a long tail above.
-fn lognormal(rng: &mut dyn Rng) -> f64 {
+fn lognormal(rng: &mut ChaCha8Rng) -> f64 {
     (gauss(rng).exp() - 1.0) / 2.161
 }
 
@@ -245,8 +246,8 @@ fn family(repeats: u64, summary: &mut Summary) {
     println!("|---|---|---|---|---|---|");
     let repeats = (repeats / 2).max(1);
     let noises: [(&str, f64, Run); 4] = [
-        ("normal", 0.0, |rng| gauss(rng)),
-        ("normal", 3.0, |rng| gauss(rng)),
+        ("normal", 0.0, gauss),
+        ("normal", 3.0, gauss),
         ("lognormal", 0.0, lognormal),
         ("5 % of runs 10 σ off", 0.0, with_wild_runs),
     ];
@@ -288,7 +289,7 @@ fn family(repeats: u64, summary: &mut Summary) {
 }
 
 fn of_one_percent(
-    rng: &mut impl Rng,
+    rng: &mut ChaCha8Rng,
     n: usize,
     ratio: f64,
     drift: f64,
@@ -316,7 +317,7 @@ fn unlike(repeats: u64) {
         let called = [3, 5, 10, 20].map(|n| {
             let wrong = percent(2 * repeats, |i| {
                 let mut rng = rng(10, i);
-                let mut metric = of_one_percent(&mut rng, n, 1.0, 0.0, |rng| gauss(rng));
+                let mut metric = of_one_percent(&mut rng, n, 1.0, 0.0, gauss);
                 for block in &mut metric.blocks {
                     block.head = block.head.map(|head| head.powf(times));
                 }
