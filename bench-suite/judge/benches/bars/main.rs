@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use summary::Summary;
 
 const USAGE: &str =
-    "usage: cargo bench -p judge -- [--repeats N] [compare|cells|looks|minutes|trend|steps]
+    "usage: cargo bench -p judge -- [--repeats N] [compare|cells|looks|minutes|trend|room|steps]
        cargo bench -p judge -- [--repeats N] --series FILE   the series, for peers/peers.py
        cargo bench -p judge -- [--repeats N] --pairs FILE    the comparisons, likewise";
 
@@ -51,7 +51,9 @@ fn arguments() -> Result<(u64, Option<String>, Option<Export>), String> {
             }
             "--series" => to = Some(Export::Series(words.next().ok_or(USAGE)?.into())),
             "--pairs" => to = Some(Export::Pairs(words.next().ok_or(USAGE)?.into())),
-            "compare" | "cells" | "looks" | "minutes" | "trend" | "steps" => part = Some(word),
+            "compare" | "cells" | "looks" | "minutes" | "trend" | "room" | "steps" => {
+                part = Some(word)
+            }
             _ => return Err(USAGE.to_owned()),
         }
     }
@@ -88,6 +90,9 @@ fn run() -> Result<bool, String> {
     }
     if wanted("trend") {
         trend::bars(repeats, &files, &runs, &mut summary);
+    }
+    if wanted("room") {
+        trend::room(repeats, &files, &runs);
     }
     if wanted("steps") {
         steps::bars(repeats, &mut summary);

@@ -16,6 +16,7 @@ pub(crate) fn bars(repeats: u64, summary: &mut Summary) {
     glitches(repeats, summary);
     no_steps(repeats, summary);
     weekends(repeats, summary);
+    waves(repeats / 4, summary);
 }
 
 fn is_found(values: &[f64], at: usize) -> bool {
@@ -178,5 +179,41 @@ fn weekends(repeats: u64, summary: &mut Summary) {
             }
         }
         println!();
+    }
+}
+
+/// A drop of 5 % after 40 of 60 nights in waves of 0.3 % and noise of 0.02 %.
+fn waves(repeats: u64, summary: &mut Summary) {
+    println!("\n## Trend: a drop of 5 % in waves of 0.3 %, percent found\n");
+    println!("| waves | no drop: false | found |");
+    println!("|---|---|---|");
+    let sine = |i: usize, period: f64| (i as f64 / period * std::f64::consts::TAU).sin();
+    let forms: [(&str, &(dyn Fn(usize) -> f64 + Sync)); 4] = [
+        ("sine of 7 nights", &|i| sine(i, 7.0)),
+        ("sine of 30 nights", &|i| sine(i, 30.0)),
+        ("sawtooth of 7 nights", &|i| (i % 7) as f64 / 3.0 - 1.0),
+        ("weekends ten times as far", &|i| {
+            if i % 7 < 5 { 0.0 } else { -10.0 }
+        }),
+    ];
+    for (name, wave) in forms {
+        let draw = |seed: u64, drop: f64| -> Vec<f64> {
+            let values = stationary(&mut rng(23, seed), 60, 0.0002, Shape::Gauss);
+            let value = |(i, value): (usize, f64)| {
+                value * (1.0 + 0.003 * wave(i)) * if i < 40 { 1.0 } else { drop }
+            };
+            values.into_iter().enumerate().map(value).collect()
+        };
+        let any = |values: &[f64], at: Option<usize>| {
+            let found = change_points(&nightly(values), &TrendOptions::default());
+            let found = found.unwrap_or_else(|error| panic!("a simulated series: {error}"));
+            let mut changes = found.change_points.iter();
+            changes.any(|change| at.is_none_or(|at| change.index.abs_diff(at) <= NEAR))
+        };
+        let wrong = percent(repeats, |seed| any(&draw(seed, 1.0), None));
+        let right = percent(repeats, |seed| any(&draw(seed, 0.95), Some(40)));
+        println!("| {name} | {wrong:.1} | {right:.1} |");
+        summary.at_most(format!("trend, {name}: false"), 5.0, wrong);
+        summary.at_least(format!("trend, {name}: found"), 90.0, right);
     }
 }
