@@ -38,7 +38,7 @@ pub fn judge_all(
         .iter()
         .enumerate()
         .map(|(index, metric)| {
-            read(metric, options).map_err(|source| FamilyError { index, source })
+            read(metric, options.alpha).map_err(|source| FamilyError { index, source })
         })
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()

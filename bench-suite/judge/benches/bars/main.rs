@@ -52,7 +52,7 @@ fn arguments() -> Result<(u64, Option<String>, Option<Export>), String> {
             "--series" => to = Some(Export::Series(words.next().ok_or(USAGE)?.into())),
             "--pairs" => to = Some(Export::Pairs(words.next().ok_or(USAGE)?.into())),
             "compare" | "cells" | "looks" | "minutes" | "trend" | "room" | "steps" => {
-                part = Some(word)
+                part = Some(word);
             }
             _ => return Err(USAGE.to_owned()),
         }

@@ -55,11 +55,8 @@ impl Chance {
 }
 
 /// Everything that is known without chance, and the part that chance has.
-pub(crate) fn read(
-    metric: &Measurement,
-    options: &Options,
-) -> Result<(Comparison, Chance), CompareError> {
-    check_settings(metric, options)?;
+pub(crate) fn read(metric: &Measurement, alpha: f64) -> Result<(Comparison, Chance), CompareError> {
+    check_settings(metric, alpha)?;
     check_values(&metric.blocks)?;
     let mut pairs = metric
         .blocks
@@ -175,8 +172,8 @@ fn check_values(blocks: &[Block]) -> Result<(), CompareError> {
     Ok(())
 }
 
-fn check_settings(metric: &Measurement, options: &Options) -> Result<(), CompareError> {
-    let (alpha, threshold) = (options.alpha, metric.threshold);
+fn check_settings(metric: &Measurement, alpha: f64) -> Result<(), CompareError> {
+    let threshold = metric.threshold;
     if !(alpha > 0.0 && alpha < 1.0) {
         let expected = "a number between 0 and 1";
         return Err(CompareError(format!(

@@ -14,7 +14,7 @@ const ALPHA: f64 = 0.001;
 /// normal scores of the distances from the median of a week around each point. Days with fewer points
 /// than a level say nothing.
 pub(super) fn flatten(y: &mut [f64], points: &[Point]) {
-    let day = |point: &Point| (point.timestamp / 86_400.0).floor().rem_euclid(7.0);
+    let days: Vec<usize> = points.iter().map(weekday).collect();
     let around = NIGHTS / 2;
     let places = around..y.len().saturating_sub(around);
     let distance = |place: usize| y[place] - robust::median(&y[place - around..=place + around]);
@@ -22,8 +22,8 @@ pub(super) fn flatten(y: &mut [f64], points: &[Point]) {
     let scores = robust::normal_scores(&distances);
     let mut effects = [0.0; NIGHTS];
     let (mut between, mut within, mut groups, mut all) = (0.0, 0.0, 0.0, 0.0);
-    for (weekday, effect) in (0_u8..).zip(&mut effects) {
-        let is_one = |place: &usize| day(&points[*place]) == f64::from(weekday);
+    for (weekday, effect) in effects.iter_mut().enumerate() {
+        let is_one = |place: &usize| days[*place] == weekday;
         let own = places.clone().filter(is_one).map(|place| place - around);
         let own: Vec<usize> = own.collect();
         if own.len() < MIN_SEGMENT {
@@ -44,10 +44,15 @@ pub(super) fn flatten(y: &mut [f64], points: &[Point]) {
     if f_upper(between / above / (within / below), above, below) > ALPHA {
         return;
     }
-    for (value, point) in y.iter_mut().zip(points) {
-        let weekday = (0_u8..)
-            .zip(effects)
-            .find(|(one, _)| f64::from(*one) == day(point));
-        *value -= weekday.map_or(0.0, |(_, effect)| effect);
+    for (value, day) in y.iter_mut().zip(days) {
+        *value -= effects[day];
     }
+}
+
+/// The day of the week, from 0, in UTC.
+fn weekday(point: &Point) -> usize {
+    let day = (point.timestamp / 86_400.0).floor().rem_euclid(7.0);
+    (0..NIGHTS - 1)
+        .find(|one| day <= *one as f64)
+        .unwrap_or(NIGHTS - 1)
 }
