@@ -17,21 +17,24 @@ import urllib.request
 import venv
 from pathlib import Path
 
-# What is installed for a peer, and the file that it is, where it is no package.
+# What is installed for a peer, and the files that it is, where it is no package.
 SERIES = {
-    "Apache Otava 0.8.0": ("otava", ["apache-otava==0.8.0"], None),
-    "MongoDB signal processing 2.1.6": ("mongodb", ["signal-processing-algorithms==2.1.6"], None),
+    "Apache Otava 0.8.0": ("otava", ["apache-otava==0.8.0"], []),
+    "MongoDB signal processing 2.1.6": ("mongodb", ["signal-processing-algorithms==2.1.6"], []),
 }
-NVBENCH = "66212f1da71cc9afb2894a46fa8f234cbdd6c0d8"
+NVBENCH = (
+    "https://raw.githubusercontent.com/NVIDIA/nvbench/66212f1da71cc9afb2894a46fa8f234cbdd6c0d8"
+    "/python/scripts"
+)
 PAIRS = {
-    "Welch's t, 0.05": ("welch", ["scipy==1.15.3"], None),
-    "benchstat's rank test, 0.05": ("benchstat", ["scipy==1.15.3"], None),
+    "Welch's t, 0.05": ("welch", ["scipy==1.15.3"], []),
+    "benchstat's rank test, 0.05": ("benchstat", ["scipy==1.15.3"], []),
     "nvbench-compare-robust": (
         "nvbench",
         ["numpy==2.2.6"],
-        f"https://raw.githubusercontent.com/NVIDIA/nvbench/{NVBENCH}/python/scripts/nvbench_compare_robust.py",
+        [f"{NVBENCH}/nvbench_compare_robust.py", f"{NVBENCH}/_nvbench_compare_plotting.py"],
     ),
-    "asv 0.6.6, factor 1": ("asv", ["asv==0.6.6", "asv_runner==0.2.1"], None),
+    "asv 0.6.6, factor 1": ("asv", ["asv==0.6.6", "asv_runner==0.2.1"], []),
 }
 # A change counts as found if it is placed this close, as in the judge's bars.
 NEAR = 2
@@ -69,6 +72,7 @@ def benchstat(one):
 def nvbench(one):
     import nvbench_compare_robust as robust
 
+    robust.load_nvbench_compare_tooling(load_color=False)
     sides = [robust.compute_timing_interval_from_samples(one[side]) for side in ("base", "head")]
     found = robust.compare_intervals_for_clear_gap(*sides, robust.get_default_thresholds())
     return found is not None
@@ -90,7 +94,7 @@ def judge_here(name, file):
             print(json.dumps(detect(json.loads(line))))
 
 
-def environment(name, requirements, script):
+def environment(name, requirements, scripts):
     """The Python of a peer's environment, made once."""
     folder = Path("target/peers") / name
     python = folder / "bin/python"
@@ -98,7 +102,7 @@ def environment(name, requirements, script):
         print(f"installing {requirements}", file=sys.stderr)
         venv.create(folder, with_pip=True, clear=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", *requirements], check=True)
-        if script:
+        for script in scripts:
             urllib.request.urlretrieve(script, folder / script.rsplit("/", 1)[1])
         (folder / "ready").touch()
     return python, folder
@@ -106,8 +110,8 @@ def environment(name, requirements, script):
 
 def found_by(peers, file, own):
     found = {"judge": own}
-    for title, (name, requirements, script) in peers.items():
-        python, folder = environment(name, requirements, script)
+    for title, (name, requirements, scripts) in peers.items():
+        python, folder = environment(name, requirements, scripts)
         print(f"{title} judges", file=sys.stderr)
         command = [python, __file__, "--as", name, file]
         output = subprocess.run(
