@@ -32,7 +32,11 @@ PAIRS = {
     "nvbench-compare-robust": (
         "nvbench",
         ["numpy==2.2.6"],
-        [f"{NVBENCH}/nvbench_compare_robust.py", f"{NVBENCH}/_nvbench_compare_plotting.py"],
+        [
+            f"{NVBENCH}/nvbench_compare_robust.py",
+            f"{NVBENCH}/_nvbench_compare_plotting.py",
+            f"{NVBENCH}/nvbench_tooling_deps.py",
+        ],
     ),
     "asv 0.6.6, factor 1": ("asv", ["asv==0.6.6", "asv_runner==0.2.1"], []),
 }
