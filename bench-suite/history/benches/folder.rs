@@ -15,7 +15,7 @@ use std::{
 };
 
 use history::{Aggregate, History, Labels, PointFilter, SeriesFilter};
-use judge::trend::{self, Point, TrendOptions};
+use judge::trend::{self, Point};
 use serde_json::{Value, json};
 
 #[path = "../tests/history/support.rs"]
@@ -103,11 +103,8 @@ fn look(folder: &Path, machine: Option<&str>) -> Outcome<(Duration, usize)> {
         .into_iter()
         .map(|one| one.points.into_iter().map(Point::from).collect());
     let points: Vec<Vec<Point>> = points.collect();
-    let options = TrendOptions::default();
-    let found = trend::change_points_of_many(&points, &options);
-    let found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
-    for news in trend::news_of_many(&points, &found, &options) {
-        news?;
+    for found in trend::follow_many(&points) {
+        found?;
     }
     Ok((read, points.len()))
 }

@@ -1,5 +1,7 @@
 //! Do runs of one side fail more often than those of the other?
 
+use statrs::distribution::{DiscreteCDF, Hypergeometric};
+
 /// So many of so many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
@@ -13,17 +15,12 @@ pub struct Count {
 /// sides had together though neither is more likely to, both directions together.
 pub fn p_of_more(less: Count, more: Count) -> f64 {
     let (failed, all) = (less.of_them + more.of_them, less.all + more.all);
-    // ln of how many ways there are to choose `k` of `n`.
-    let ways = |n: usize, k: usize| -> f64 {
-        (0..k).map(|i| ((n - i) as f64 / (i + 1) as f64).ln()).sum()
+    let [all, failed, drawn, seen] = [all, failed, more.all, more.of_them].map(|n| n as u64);
+    let Ok(chance) = Hypergeometric::new(all, failed, drawn) else {
+        return 1.0;
     };
-    let chance = |of_more: usize| {
-        let here = ways(more.all, of_more) + ways(less.all, failed - of_more);
-        (here - ways(all, failed)).exp()
-    };
-    let most = failed.min(more.all);
-    let fitting = (more.of_them..=most).filter(|of_more| failed - of_more <= less.all);
-    (2.0 * fitting.map(chance).sum::<f64>()).min(1.0)
+    let fewer = seen.checked_sub(1);
+    (2.0 * fewer.map_or(1.0, |fewer| chance.sf(fewer))).min(1.0)
 }
 
 #[cfg(test)]

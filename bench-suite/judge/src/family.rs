@@ -10,8 +10,7 @@
 use std::collections::BTreeMap;
 
 use crate::compare::{
-    Chance, CompareError, Comparison, Evidence, Kin, Levels, Measurement, Options, Sample,
-    conclude, read,
+    Chance, CompareError, Comparison, Evidence, Kin, Measurement, Options, Sample, conclude, read,
 };
 
 /// What of a family could not be judged.
@@ -39,7 +38,7 @@ pub fn judge_all(
         .iter()
         .enumerate()
         .map(|(index, metric)| {
-            read(metric, options).map_err(|source| FamilyError { index, source })
+            read(metric, options.alpha).map_err(|source| FamilyError { index, source })
         })
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
@@ -79,8 +78,7 @@ pub fn judge_all(
     let of_all = of_one * verdicts.max(1) as f64;
     for ((i, evidence), (p, q)) in found.iter().zip(p.iter().zip(q)) {
         (judged[*i].p_value, judged[*i].q_value) = (Some(*p), Some(q));
-        let levels = Levels { of_all, of_one };
-        conclude(&mut judged[*i], evidence, &metrics[*i], levels, options);
+        conclude(&mut judged[*i], evidence, &metrics[*i], of_all, of_one);
     }
     for (i, chance) in chances.iter().enumerate() {
         if let Chance::Modes(modes) = chance {

@@ -57,13 +57,6 @@ pub enum SequentialError {
         /// At the look before.
         last: f64,
     },
-    /// Another number of metrics than before.
-    #[error("{found} metrics, expected the same {expected} at every look")]
-    Metrics {
-        found: usize,
-        /// As in the first look.
-        expected: usize,
-    },
     /// A metric cannot be judged.
     #[error(transparent)]
     Family(#[from] FamilyError),
@@ -97,18 +90,11 @@ impl Sequential {
                 last: self.fraction,
             });
         }
-        if metrics.len() != self.decided.len() {
-            return Err(SequentialError::Metrics {
-                found: metrics.len(),
-                expected: self.decided.len(),
-            });
-        }
         let part = |alpha: f64| {
             (spent(alpha, fraction) - spent(alpha, self.fraction)).max(f64::MIN_POSITIVE)
         };
         let options = Options {
             alpha: part(self.options.alpha),
-            ..self.options
         };
         let judged = judge_all(metrics, &options)?;
         self.fraction = fraction;
@@ -171,8 +157,6 @@ mod tests {
             let refused = looks.look(fraction, &metrics).unwrap_err();
             assert!(matches!(refused, SequentialError::Fraction { .. }));
         }
-        let refused = looks.look(0.6, &[]).unwrap_err();
-        assert!(matches!(refused, SequentialError::Metrics { .. }));
         looks.look(0.6, &metrics).unwrap();
     }
 }

@@ -297,7 +297,6 @@ fn judge_one(
     });
     let options = Options {
         alpha: WRONG / questions.len().max(1) as f64,
-        ..Options::default()
     };
     let mut pairs = Vec::new();
     for (baseline, treated, blocks) in questions {

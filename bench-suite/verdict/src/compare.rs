@@ -294,7 +294,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     }
     // Sides of one session were looked at while it ran; two sessions were not.
     let looks = if of_two_sessions { &[] } else { head.looks() };
-    let judged = judge_questions(&questions, looks, &options.statistics)?;
+    let judged = judge_questions(&questions, looks, options.statistics)?;
     let mut cells: Vec<CellVerdicts> = common
         .iter()
         .map(|(cell, base, head)| CellVerdicts {

@@ -170,7 +170,7 @@ pub fn judge_pairs(
         }
     }
     let looks = session.deciding.as_ref().map_or(&[][..], |one| &one.looks);
-    let judged = judge_questions(&questions, looks, &options.statistics)?;
+    let judged = judge_questions(&questions, looks, options.statistics)?;
     let mut found: Vec<CellVerdicts> = asked
         .iter()
         .map(|&(place, base, head)| {

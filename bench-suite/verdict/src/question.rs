@@ -130,7 +130,7 @@ pub(crate) fn measurement(
 pub(crate) fn judge_questions(
     questions: &[Question<'_>],
     looks: &[Look],
-    options: &Options,
+    options: Options,
 ) -> Result<Vec<Comparison>, CompareError> {
     let (gated, others): (Vec<&Question<'_>>, Vec<_>) = questions
         .iter()
@@ -152,7 +152,7 @@ pub(crate) fn judge_questions(
 fn judge_family(
     questions: &[&Question<'_>],
     looks: &[Look],
-    options: &Options,
+    options: Options,
 ) -> Result<Vec<Comparison>, CompareError> {
     let metrics = |blocks| -> Vec<compare::Measurement> {
         let mut first = BTreeMap::new();
@@ -166,17 +166,17 @@ fn judge_family(
         metrics.collect()
     };
     if looks.is_empty() {
-        return judge_all(&metrics(None), options)
+        return judge_all(&metrics(None), &options)
             .map_err(|source| questions[source.index].refused(source));
     }
-    let mut sequence = Sequential::new(questions.len(), *options);
+    let mut sequence = Sequential::new(questions.len(), options);
     let mut judged = Vec::new();
     for look in looks {
         judged = sequence
             .look(look.fraction, &metrics(Some(look.blocks)))
             .map_err(|source| match source {
                 SequentialError::Family(source) => questions[source.index].refused(source),
-                source => CompareError::Looks { source },
+                source @ SequentialError::Fraction { .. } => CompareError::Looks { source },
             })?;
     }
     Ok(judged)

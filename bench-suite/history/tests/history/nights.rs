@@ -15,9 +15,9 @@ pub(crate) fn time(night: usize) -> f64 {
     BEGIN + DAY * f64::from(u32::try_from(night).expect("few nights"))
 }
 
-/// A scatter of a hundredth at most that repeats no time soon.
+/// A scatter of a hundredth at most that repeats no time soon, nor by the day of the week.
 pub(crate) fn scatter(night: usize, of: usize) -> f64 {
-    let mixed = (night * 7919 + of * 104_729 + 13) % 1009;
+    let mixed = (night * 7409 + of * 104_729 + 13) % 1009;
     f64::from(u32::try_from(mixed).expect("small")) / 1009.0 - 0.5
 }
 

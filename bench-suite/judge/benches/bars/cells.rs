@@ -254,6 +254,10 @@ fn wrong(repeats: u64, pools: &[Vec<f64>], summary: &mut Summary) {
         "the same, 20 earlier runs".to_owned(),
         Box::new(|i, m, n| on_gpu(pools, i, m, n, 20)),
     ));
+    noises.push((
+        "two tight modes, 40 times as far apart".to_owned(),
+        Box::new(|i, m, n| tight_modes(&mut rng(41, i), m, n)),
+    ));
     noises.extend(unlike_before());
     for (noise, draw) in &noises {
         for n in [3, 5, 10] {
@@ -274,6 +278,21 @@ fn wrong(repeats: u64, pools: &[Vec<f64>], summary: &mut Summary) {
         }
     }
     noisy(repeats);
+}
+
+/// Each run is in one of two modes 1 % apart, as likely as not, that scatter by a fortieth of it.
+fn tight_modes(rng: &mut impl Rng, cells: usize, n: usize) -> Vec<Measurement> {
+    let mut metric = blocks(rng, 1, 1.0, Shape::Gauss, 0.0);
+    metric.threshold = 0.0;
+    let mut cell = || {
+        let mut run = || 0.01 * f64::from(u8::from(rng.random::<bool>())) + 0.000_25 * gauss(rng);
+        let blocks = (0..n).map(|_| Block::pair(run().exp(), run().exp()));
+        Measurement {
+            blocks: blocks.collect(),
+            ..metric.clone()
+        }
+    };
+    (0..cells).map(|_| cell()).collect()
 }
 
 /// Cells with 20 earlier runs each, in heavy-tailed noise, and where today's noise is another.

@@ -28,11 +28,18 @@ use std::process::ExitCode;
 use summary::Summary;
 
 const USAGE: &str =
-    "usage: cargo bench -p judge -- [--repeats N] [compare|cells|looks|minutes|trend|steps]
-       cargo bench -p judge -- [--repeats N] --series FILE   the series, for peers/peers.py";
+    "usage: cargo bench -p judge -- [--repeats N] [compare|cells|looks|minutes|trend|room|steps]
+       cargo bench -p judge -- [--repeats N] --series FILE   the series, for peers/peers.py
+       cargo bench -p judge -- [--repeats N] --pairs FILE    the comparisons, likewise";
 
-/// How many repeats, the one part that is asked for, and where series alone are to be written.
-fn arguments() -> Result<(u64, Option<String>, Option<PathBuf>), String> {
+/// What is to be written for other tools in place of tables, and where.
+enum Export {
+    Series(PathBuf),
+    Pairs(PathBuf),
+}
+
+/// How many repeats, the one part that is asked for, and what is to be exported.
+fn arguments() -> Result<(u64, Option<String>, Option<Export>), String> {
     let (mut repeats, mut part, mut to) = (4000, None, None);
     // Cargo adds a word of its own.
     let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
@@ -42,8 +49,11 @@ fn arguments() -> Result<(u64, Option<String>, Option<PathBuf>), String> {
                 let number = words.next().and_then(|value| value.parse().ok());
                 repeats = number.filter(|&number| number > 0).ok_or(USAGE)?;
             }
-            "--series" => to = Some(words.next().ok_or(USAGE)?.into()),
-            "compare" | "cells" | "looks" | "minutes" | "trend" | "steps" => part = Some(word),
+            "--series" => to = Some(Export::Series(words.next().ok_or(USAGE)?.into())),
+            "--pairs" => to = Some(Export::Pairs(words.next().ok_or(USAGE)?.into())),
+            "compare" | "cells" | "looks" | "minutes" | "trend" | "room" | "steps" => {
+                part = Some(word);
+            }
             _ => return Err(USAGE.to_owned()),
         }
     }
@@ -57,9 +67,12 @@ fn run() -> Result<bool, String> {
     let files = pools::series(&beside.join("series"))?;
     let runs = pools::runs(&beside.join("h200-noise.csv"))?;
     let wanted = |name: &str| part.as_ref().is_none_or(|only| only == name);
-    if let Some(file) = to {
-        trend::export(repeats, &files, &runs, &file)
-            .map_err(|error| format!("{}: {error}", file.display()))?;
+    if let Some(to) = to {
+        let (written, file) = match &to {
+            Export::Series(file) => (trend::export(repeats, &files, &runs, file), file),
+            Export::Pairs(file) => (compare::export(repeats, &runs, file), file),
+        };
+        written.map_err(|error| format!("{}: {error}", file.display()))?;
         return Ok(true);
     }
     let mut summary = Summary::default();
@@ -77,6 +90,9 @@ fn run() -> Result<bool, String> {
     }
     if wanted("trend") {
         trend::bars(repeats, &files, &runs, &mut summary);
+    }
+    if wanted("room") {
+        trend::room(repeats, &files, &runs);
     }
     if wanted("steps") {
         steps::bars(repeats, &mut summary);

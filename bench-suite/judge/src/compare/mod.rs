@@ -12,6 +12,8 @@ mod ranks;
 mod sample;
 mod types;
 
+use std::slice;
+
 pub(crate) use evidence::Evidence;
 use evidence::{ratio, ratios};
 use modes::Modes;
@@ -21,28 +23,16 @@ pub use types::{
     Measurement, Method, Options, Verdict,
 };
 
-/// Judges one metric on its own; many at once are for
-/// [`family::judge_all`](crate::family::judge_all).
+use crate::family::judge_all;
+
+/// Judges one metric on its own; many at once are for [`judge_all`].
 ///
 /// # Errors
 /// [`CompareError`] for values that are not finite or below 0 and for settings out of
 /// range. Zero or one block is no error: the verdict is *inconclusive*.
 pub fn compare(metric: &Measurement, options: &Options) -> Result<Comparison, CompareError> {
-    let (mut judged, chance) = read(metric, options)?;
-    match chance {
-        Chance::None => {}
-        Chance::Modes(modes) => modes.conclude(&mut judged, metric, options.alpha),
-        Chance::Sample(sample) => {
-            let evidence = Evidence::of(&sample, None, options.alpha);
-            judged.p_value = Some(evidence.p_value(metric.threshold.ln_1p()));
-            let levels = Levels {
-                of_all: options.alpha,
-                of_one: options.alpha,
-            };
-            conclude(&mut judged, &evidence, metric, levels, options);
-        }
-    }
-    Ok(judged)
+    let mut judged = judge_all(slice::from_ref(metric), options).map_err(|error| error.source)?;
+    Ok(judged.swap_remove(0))
 }
 
 /// What part chance has in a metric.
@@ -65,11 +55,8 @@ impl Chance {
 }
 
 /// Everything that is known without chance, and the part that chance has.
-pub(crate) fn read(
-    metric: &Measurement,
-    options: &Options,
-) -> Result<(Comparison, Chance), CompareError> {
-    check_settings(metric, options)?;
+pub(crate) fn read(metric: &Measurement, alpha: f64) -> Result<(Comparison, Chance), CompareError> {
+    check_settings(metric, alpha)?;
     check_values(&metric.blocks)?;
     let mut pairs = metric
         .blocks
@@ -108,7 +95,7 @@ pub(crate) fn read(
     if let Some(modes) = Modes::of(metric) {
         return Ok((blank, Chance::Modes(modes)));
     }
-    let Some(sample) = Sample::of(metric, options) else {
+    let Some(sample) = Sample::of(metric) else {
         blank.ratio = Some(ratio(head.ln() - base.ln()));
         blank.reason = String::from("only one block; at least two are needed");
         return Ok((blank, Chance::None));
@@ -116,37 +103,28 @@ pub(crate) fn read(
     Ok((blank, Chance::Sample(sample)))
 }
 
-/// How often an interval may miss the truth.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Levels {
-    /// The intervals of a family, with as many verdicts as it comes to.
-    pub(crate) of_all: f64,
-    /// That of the only change in a family.
-    pub(crate) of_one: f64,
-}
-
 /// Sets the interval and what follows from it: the verdict, its reason, and what such blocks could
-/// have shown.
+/// have shown. `of_all` is how often the intervals of a family may miss the truth, with as many verdicts
+/// as it comes to, `of_one` that of the only change in it.
 pub(crate) fn conclude(
     comparison: &mut Comparison,
     evidence: &Evidence,
     metric: &Measurement,
-    levels: Levels,
-    options: &Options,
+    of_all: f64,
+    of_one: f64,
 ) {
-    let interval = ratios(evidence.interval(levels.of_all));
+    let interval = ratios(evidence.interval(of_all));
     comparison.ratio = Some(ratio(evidence.estimate()));
     comparison.interval = Some(interval);
-    comparison.level = Some(levels.of_all);
+    comparison.level = Some(of_all);
     comparison.noise = Some(evidence.noise());
     comparison.method = evidence.method();
     comparison.verdict = interval.verdict(metric.threshold, metric.direction);
     let threshold = metric.threshold.ln_1p();
-    let detectable = power::detectable(evidence, levels.of_one, options);
+    let detectable = power::detectable(evidence, of_one);
     let change = (threshold + detectable).exp_m1();
     comparison.minimum_detectable_change = change.is_finite().then_some(change);
-    comparison.blocks_needed =
-        power::blocks_needed(evidence, detectable, threshold, levels.of_one, options);
+    comparison.blocks_needed = power::blocks_needed(evidence, detectable, threshold, of_one);
     let percent = 100.0 * metric.threshold;
     comparison.reason = match comparison.verdict {
         Verdict::Unchanged => {
@@ -194,23 +172,19 @@ fn check_values(blocks: &[Block]) -> Result<(), CompareError> {
     Ok(())
 }
 
-fn check_settings(metric: &Measurement, options: &Options) -> Result<(), CompareError> {
-    for (setting, value) in [("alpha", options.alpha), ("power", options.power)] {
-        if !(value > 0.0 && value < 1.0) {
-            return Err(CompareError(format!(
-                "{setting} is {value}, expected a number between 0 and 1"
-            )));
-        }
+fn check_settings(metric: &Measurement, alpha: f64) -> Result<(), CompareError> {
+    let threshold = metric.threshold;
+    if !(alpha > 0.0 && alpha < 1.0) {
+        let expected = "a number between 0 and 1";
+        return Err(CompareError(format!(
+            "alpha is {alpha}, expected {expected}"
+        )));
     }
-    for (setting, value) in [
-        ("threshold", metric.threshold),
-        ("noise_floor", options.noise_floor),
-    ] {
-        if !(value.is_finite() && value >= 0.0) {
-            return Err(CompareError(format!(
-                "{setting} is {value}, expected a number of at least 0"
-            )));
-        }
+    if !(threshold.is_finite() && threshold >= 0.0) {
+        let expected = "a number of at least 0";
+        return Err(CompareError(format!(
+            "threshold is {threshold}, expected {expected}"
+        )));
     }
     Ok(())
 }

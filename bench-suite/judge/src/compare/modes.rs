@@ -1,8 +1,9 @@
 //! Memory that jumps between two values, as an allocator's reserve does: the values and how often
 //! each side has the upper one say all that there is.
 
+use statrs::function::beta::beta_reg;
+
 use super::types::{Comparison, Interval, Kind, Measurement, Method};
-use crate::dist::f_upper;
 
 /// Modes are as far apart as so many times what they scatter by.
 const APART: f64 = 10.0;
@@ -76,35 +77,22 @@ impl Modes {
 
 /// The shares that leave `alpha` for so few, and for so many.
 fn bounds((found, all): (usize, usize), alpha: f64) -> (f64, f64) {
-    // P(found or more of all) at a share p is P(F ≤ …) with 2 found and 2 (all - found + 1).
-    let at_least = |found: usize, share: f64| {
-        if found == 0 {
-            return 1.0;
+    let least = |found: usize| least(found, all, alpha);
+    (least(found), 1.0 - least(all - found))
+}
+
+/// The share at which so many or more of all have probability `alpha`.
+fn least(found: usize, all: usize, alpha: f64) -> f64 {
+    let (mut lo, mut hi) = (0.0, if found == 0 { 0.0 } else { 1.0 });
+    while hi - lo > 1e-12 {
+        let share = f64::midpoint(lo, hi);
+        if beta_reg(found as f64, (all - found + 1) as f64, share) < alpha {
+            lo = share;
+        } else {
+            hi = share;
         }
-        let (above, below) = (2.0 * found as f64, 2.0 * (all - found + 1) as f64);
-        1.0 - f_upper(share / (1.0 - share) * below / above, above, below)
-    };
-    let turns = |is_below: &dyn Fn(f64) -> bool| {
-        let (mut lo, mut hi) = (0.0, 1.0);
-        while hi - lo > 1e-12 {
-            let middle = f64::midpoint(lo, hi);
-            if is_below(middle) {
-                lo = middle;
-            } else {
-                hi = middle;
-            }
-        }
-        hi
-    };
-    let lo = match found {
-        0 => 0.0,
-        _ => turns(&|share| at_least(found, share) < alpha),
-    };
-    let hi = match all - found {
-        0 => 1.0,
-        _ => turns(&|share| 1.0 - at_least(found + 1, share) > alpha),
-    };
-    (lo, hi)
+    }
+    hi
 }
 
 #[cfg(test)]

@@ -1,29 +1,29 @@
 //! What this many blocks could have shown, and how many it would take.
 
 use super::evidence::Evidence;
-use super::types::{Method, Options};
-use crate::dist::t_critical;
+use super::types::{Method, POWER};
+use crate::dist::{normal_critical, t_critical};
 
 /// More blocks than anybody runs.
 const MOST_BLOCKS: usize = 10_000;
 
 /// The increase of the log ratio that sessions with this many blocks and this noise call a change
-/// at `alpha` with probability [`Options::power`].
+/// at `alpha` with probability [`POWER`].
 ///
 /// Half the interval at `alpha` is what these blocks themselves would just have called a change.
 /// Another session errs in its mean, and its interval is wider or narrower by chance; the change
-/// has to outdo both as often as `power` says.
-pub(super) fn detectable(evidence: &Evidence, alpha: f64, options: &Options) -> f64 {
+/// has to outdo both so often.
+pub(super) fn detectable(evidence: &Evidence, alpha: f64) -> f64 {
     let (lo, hi) = evidence.interval(alpha);
-    (hi - lo) / 2.0 * margin(evidence.degrees_of_freedom(), alpha, options.power)
+    (hi - lo) / 2.0 * margin(evidence.degrees_of_freedom(), alpha)
 }
 
 /// How many times half the interval. The noise of few blocks looks smaller than it is more often
 /// than not: the median of χ² lies below its mean.
-fn margin(df: f64, alpha: f64, power: f64) -> f64 {
+fn margin(df: f64, alpha: f64) -> f64 {
     let t = t_critical(df, alpha);
-    // One-sided quantile at `power`; below one half it would count against the change.
-    let z = crate::dist::normal_critical((2.0 * (1.0 - power)).min(1.0));
+    // One-sided quantile.
+    let z = normal_critical(2.0 * (1.0 - POWER));
     let seen = 1.0 + 1.0 / (4.0 * df);
     seen * (1.0 + z * (1.0 / (t * t) + 1.0 / (2.0 * df)).sqrt())
 }
@@ -35,7 +35,6 @@ pub(super) fn blocks_needed(
     detectable: f64,
     threshold: f64,
     alpha: f64,
-    options: &Options,
 ) -> Option<usize> {
     // More blocks do not bring sessions closer.
     if evidence.method() == Method::BetweenSessions {
@@ -44,7 +43,7 @@ pub(super) fn blocks_needed(
     let of_each = evidence.degrees_of_freedom() / (evidence.blocks() as f64 - 1.0);
     let relative = |blocks: usize| {
         let df = of_each * (blocks as f64 - 1.0);
-        t_critical(df, alpha) * margin(df, alpha, options.power) / (blocks as f64).sqrt()
+        t_critical(df, alpha) * margin(df, alpha) / (blocks as f64).sqrt()
     };
     let of_these = relative(evidence.blocks());
     let enough = |blocks| detectable * relative(blocks) <= threshold * of_these;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::types::{BetweenSessions, Measurement, Options};
+use super::types::{BetweenSessions, Measurement, NOISE_FLOOR};
 use crate::dist::normal_critical;
 use crate::moderation::{FEWEST, Variance, trigamma};
 
@@ -41,7 +41,7 @@ pub(crate) struct Sample {
 
 impl Sample {
     /// Of values above 0; `None` where a side has fewer than two runs, which show no noise.
-    pub(super) fn of(metric: &Measurement, options: &Options) -> Option<Self> {
+    pub(super) fn of(metric: &Measurement) -> Option<Self> {
         let sorted = |logs: &mut dyn Iterator<Item = f64>| {
             let mut logs: Vec<f64> = logs.collect();
             logs.sort_by(f64::total_cmp);
@@ -54,7 +54,7 @@ impl Sample {
             head: sorted(&mut blocks().filter_map(|block| block.head).map(f64::ln)),
             ratios: sorted(&mut pairs().map(|(base, head)| head - base)),
             sums: sorted(&mut pairs().map(|(base, head)| head + base)),
-            floor: options.noise_floor.powi(2),
+            floor: NOISE_FLOOR.powi(2),
             between: metric.between,
             past: metric.past,
         };

@@ -81,23 +81,19 @@ pub struct Options {
     /// How often a verdict may be wrong: 0.02, of one comparison or of all verdicts in a family.
     /// Intervals miss the truth as often.
     pub alpha: f64,
-    /// With which probability [`Comparison::minimum_detectable_change`] is detected: 0.8.
-    pub power: f64,
-    /// Relative run-to-run standard deviation below which no measurement is believed:
-    /// 0.0001. It keeps two timings that happen to agree to the last digit from
-    /// proving anything to the last digit.
-    pub noise_floor: f64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            alpha: 0.02,
-            power: 0.8,
-            noise_floor: 1e-4,
-        }
+        Self { alpha: 0.02 }
     }
 }
+
+/// With which probability [`Comparison::minimum_detectable_change`] is detected.
+pub(super) const POWER: f64 = 0.8;
+/// Relative run-to-run standard deviation below which no measurement is believed. It keeps two timings
+/// that happen to agree to the last digit from proving anything to the last digit.
+pub(super) const NOISE_FLOOR: f64 = 1e-4;
 
 /// What a comparison came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -229,7 +225,7 @@ pub struct Comparison {
     /// The noise threshold that the verdict used, relative.
     pub threshold: f64,
     /// The smallest relative increase of this metric alone that sessions with this many blocks and
-    /// this noise call improved or regressed with probability [`Options::power`], the noise
+    /// this noise call improved or regressed with probability 0.8, the noise
     /// threshold and the number of metrics in the family taken into account. `None` with fewer than
     /// two blocks.
     pub minimum_detectable_change: Option<f64>,

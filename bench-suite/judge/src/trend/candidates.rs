@@ -5,12 +5,10 @@
 //! plus a price for every level is smallest (Jackson et al. 2005; the price after Yao
 //! 1988). The price is low: what is proposed here still has to pass a test.
 
-use super::model::MIN_SEGMENT;
+use super::constants::{MIN_SEGMENT, PRICE};
 use super::robust::normal_scores;
 use super::series::Series;
 
-/// Price of a level, in ln(n) noise variances.
-const PRICE: f64 = 1.5;
 /// Most places that are tried as starts; in longer series a grid of them, later moved to
 /// the best place nearby.
 const MOST_PLACES: usize = 4000;

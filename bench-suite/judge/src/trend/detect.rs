@@ -1,11 +1,8 @@
 //! The whole history and the newest end, put together and put into the series' units.
 
-use rayon::prelude::*;
-
+use super::constants::{CLIP, PLACE_CRITICAL};
 use super::history::{self, Change};
-use super::model::{
-    ChangePoint, PLACE_CRITICAL, Point, TOO_SHORT, Trend, TrendError, TrendOptions,
-};
+use super::model::{ChangePoint, Point, TOO_SHORT, Trend, TrendError, TrendOptions};
 use super::series::Series;
 use super::{newest, noise, robust, slope};
 use crate::dist::t_critical;
@@ -19,10 +16,9 @@ const INTERVAL_ALPHA: f64 = 0.05;
 /// of one single revision is searched everywhere. Fewer than ten points have none.
 ///
 /// # Errors
-/// [`TrendError`] for values or timestamps that are not finite, and for settings out of
-/// range.
+/// [`TrendError`] for values or timestamps that are not finite.
 pub fn change_points(points: &[Point], options: &TrendOptions) -> Result<Trend, TrendError> {
-    check(points, options)?;
+    check(points)?;
     if points.len() < TOO_SHORT {
         return Ok(Trend {
             too_short: true,
@@ -92,7 +88,7 @@ fn range(change: &Change, series: &Series, (from, to): (usize, usize), rho: f64)
         .collect();
     let scale = robust::scale(&residuals, y[from]);
     let bound = PLACE_CRITICAL * scale * scale * (1.0 + rho) / (1.0 - rho);
-    let far = robust::CLIP * scale;
+    let far = CLIP * scale;
     let far = far.max(change.step().abs());
     let misfit = |y: f64, level: f64| (y - level).clamp(-far, far).powi(2);
     let price = |i: usize| misfit(y[i], change.before) - misfit(y[i], change.after);
@@ -120,28 +116,7 @@ fn range(change: &Change, series: &Series, (from, to): (usize, usize), rho: f64)
     ends
 }
 
-/// [`change_points`] of many series, on all cores; results in the order of the series.
-pub fn change_points_of_many(
-    series: &[Vec<Point>],
-    options: &TrendOptions,
-) -> Vec<Result<Trend, TrendError>> {
-    series
-        .par_iter()
-        .map(|points| change_points(points, options))
-        .collect()
-}
-
-fn check(points: &[Point], options: &TrendOptions) -> Result<(), TrendError> {
-    for (setting, value) in [
-        ("alpha_history", options.alpha_history),
-        ("alpha_newest", options.alpha_newest),
-    ] {
-        if !(0.0..1.0).contains(&value) {
-            return Err(TrendError(format!(
-                "{setting} is {value}, expected a number from 0 to below 1"
-            )));
-        }
-    }
+fn check(points: &[Point]) -> Result<(), TrendError> {
     for (index, point) in points.iter().enumerate() {
         for (field, value) in [("value", point.value), ("timestamp", point.timestamp)] {
             if !value.is_finite() {

@@ -1,27 +1,10 @@
 //! Changes inside the series: candidates, the weakest dropped until all stand.
 
 use super::candidates::candidates;
-use super::model::MIN_SEGMENT;
-use super::robust::{self, Level, TAIL_DF};
+use super::constants::{A_YEAR, FEW, LONGEST, MIN_SEGMENT, PRICE_OF_RANKS, noisier_than};
+use super::robust::{self, Level};
 use super::series::{Series, levels_of};
 use crate::dist::{normal_two_sided, t_two_sided};
-
-/// The newest level may shrink to the majority of [`MIN_SEGMENT`] that made its median.
-const NEWEST_MAJORITY: usize = MIN_SEGMENT / 2 + 1;
-/// A level this much noisier than it and its neighbour together, for many points, is a noisy one.
-const LOUDER: f64 = 1.1;
-/// p of the ranks is multiplied by this, for some choice there was.
-const PRICE_OF_RANKS: f64 = 10.0;
-/// The newest points are set aside for levels that began among so many.
-const LATE: usize = 4 * MIN_SEGMENT;
-/// … in series of up to a year of nights: it takes four more searches.
-const A_YEAR: usize = 366;
-/// A jump is the difference of the medians of so many points on either side.
-const JUMP_POINTS: usize = 3;
-/// Fewer jumps inside levels say nothing about how large they get.
-const LEAST_JUMPS: usize = 10;
-/// p of a jump is multiplied by this: the test of levels had a say before.
-const PRICE_OF_JUMPS: f64 = 2.0;
 
 /// A change of level, on the scale of [`Series::y`].
 #[derive(Debug, Clone)]
@@ -68,7 +51,7 @@ pub(super) fn changes_but_for_newest(series: &Series, alpha: f64) -> Vec<Change>
     }
     let known = whole.last().map_or(0, |change| change.start);
     // A level that is cut late and does not stand is what they may hide.
-    let late = series.len().saturating_sub(LATE).max(known + 1);
+    let late = series.len().saturating_sub(LONGEST).max(known + 1);
     let may_hide = |shorter: &Series| candidates(shorter, 0, shorter.len()).pop() >= Some(late);
     (1..MIN_SEGMENT.min(series.len()))
         .map(|aside| series.without_newest(aside))
@@ -116,10 +99,6 @@ fn standing(series: &Series, mut starts: Vec<usize>, alpha: f64) -> Vec<Change> 
         tested = (0..starts.len())
             .map(|i| test(series, around(i), starts[i], rho))
             .collect();
-        let usual = usual_jump(series, &starts);
-        for (i, change) in tested.iter_mut().enumerate() {
-            change.p = change.p.min(jump_p(series, around(i), starts[i], usual));
-        }
         if let Some(weakest) = weakest(&tested, alpha) {
             starts.remove(weakest);
             tested.clear();
@@ -174,11 +153,7 @@ fn relocate(series: &Series, starts: &mut [usize]) -> bool {
         let gain = |y: f64| (toward * ((after - y) - (y - before))).clamp(-step, step);
         let mut best = (start, 0.0);
         let mut total = 0.0;
-        let least_after = if hi == series.len() {
-            NEWEST_MAJORITY
-        } else {
-            MIN_SEGMENT
-        };
+        let least_after = if hi == series.len() { FEW } else { MIN_SEGMENT };
         for place in start + 1..=hi.saturating_sub(least_after) {
             total += gain(series.y[place - 1]);
             if series.may_start[place] && total > best.1 {
@@ -220,8 +195,7 @@ fn test(series: &Series, (lo, hi): (usize, usize), mid: usize, rho: f64) -> Chan
     let errors = [&before, &after].map(|level| (se(level), level.n as f64));
     let mut df = (points * (1.0 - rho) / (1.0 + rho) - 2.0).max(2.0);
     // The noise of such a level is known from its own few points alone (Welch 1947).
-    let is_louder =
-        |level: &Level| level.sd > LOUDER * (1.0 + 1.0 / (level.n as f64).sqrt()) * pooled;
+    let is_louder = |level: &Level| level.sd > noisier_than(level.n) * pooled;
     if is_louder(&before) || is_louder(&after) {
         let sum: f64 = errors.iter().map(|(se, _)| se * se).sum();
         let parts: f64 = errors.iter().map(|(se, n)| se.powi(4) / (n - 1.0)).sum();
@@ -239,43 +213,12 @@ fn test(series: &Series, (lo, hi): (usize, usize), mid: usize, rho: f64) -> Chan
     };
     if change.step() != 0.0 {
         let t = change.step() / change.se();
-        // Bonferroni over the places that a change could have been at.
-        change.p = (series.places as f64 * t_two_sided(t, change.df)).min(1.0);
+        // Bonferroni over the places that a change could have been at; where neighbours are alike, over
+        // those that tell of another.
+        let places = series.places as f64 * (1.0 - rho) / (1.0 + rho);
+        change.p = (places.max(1.0) * t_two_sided(t, change.df)).min(1.0);
     }
     change
-}
-
-/// The difference of the medians just after and just before a place.
-fn jump(y: &[f64], place: usize) -> f64 {
-    let middle = |from: usize| robust::median(&y[from..from + JUMP_POINTS]);
-    middle(place) - middle(place - JUMP_POINTS)
-}
-
-/// The largest jump inside the levels that start at `starts`, and at least the scale of their
-/// noise; `None` with few jumps.
-fn usual_jump(series: &Series, starts: &[usize]) -> Option<f64> {
-    let mut jumps = Vec::with_capacity(series.len());
-    let mut residuals = Vec::with_capacity(series.len());
-    for level in levels_of(0, series.len(), starts) {
-        let places = level.start + JUMP_POINTS..(level.end + 1).saturating_sub(JUMP_POINTS);
-        jumps.extend(places.map(|place| jump(&series.y, place).abs()));
-        residuals.extend(robust::residuals(&series.y[level]));
-    }
-    let scale = robust::scale(&residuals, series.y.first().copied().unwrap_or(0.0));
-    (jumps.len() >= LEAST_JUMPS).then(|| jumps.into_iter().fold(scale, f64::max))
-}
-
-/// p of the jump into a level that does not overlap with the one before, from how far it exceeds
-/// all jumps inside levels and the noise there, with tails as [`TAIL_DF`] says. Noise that goes in waves leaves the test of levels no degrees of freedom, however
-/// far apart they are; but waves do not jump.
-fn jump_p(series: &Series, (lo, hi): (usize, usize), mid: usize, usual: Option<f64>) -> f64 {
-    let Some(usual) = usual else {
-        return 1.0;
-    };
-    if overlap(&series.y[lo..mid], &series.y[mid..hi]) {
-        return 1.0;
-    }
-    (PRICE_OF_JUMPS * (usual / jump(&series.y, mid).abs()).powi(TAIL_DF)).min(1.0)
 }
 
 /// Whether some point of one side lies among those of the other.

@@ -5,6 +5,7 @@
 //! exchanged; [`staleness`] notices results that stopped coming.
 
 mod candidates;
+mod constants;
 pub mod csv;
 mod detect;
 mod history;
@@ -16,11 +17,12 @@ mod robust;
 mod series;
 mod slope;
 mod stale;
+mod week;
 
-pub use detect::{change_points, change_points_of_many};
+pub use detect::change_points;
 pub use model::{
-    ChangePoint, Noisier, Point, TOO_SHORT, Trend, TrendError, TrendOptions, backwards, is_beyond,
+    ChangePoint, Noisier, Point, TOO_SHORT, Trend, TrendError, TrendOptions, is_beyond,
     put_in_order,
 };
-pub use news::{news, news_of_many};
+pub use news::{follow, follow_many, news};
 pub use stale::{Staleness, staleness};

@@ -5,14 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::compare::{Direction, Verdict};
 
-/// Fewest points of a level inside a series: fewer may be spikes. The newest points may
-/// be fewer.
-pub(super) const MIN_SEGMENT: usize = 5;
-/// Where a change began: the square of noise by which the misfit of places may exceed the best one's
-/// (Hansen 2000, 95 %).
-pub(super) const PLACE_CRITICAL: f64 = 7.35;
 /// A series with fewer points says nothing.
-pub const TOO_SHORT: usize = 10;
+pub const TOO_SHORT: usize = super::constants::SOME;
 
 /// One result of a series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,19 +23,11 @@ pub struct Point {
 /// Puts the points in order of time, oldest first; those of one moment keep their order. Returns how
 /// many were older than the point before them.
 pub fn put_in_order(points: &mut [Point]) -> usize {
-    let backwards = backwards(points);
-    if backwards > 0 {
-        points.sort_by(|a, b| a.timestamp.total_cmp(&b.timestamp));
-    }
+    let pairs = points.array_windows();
+    let backwards = pairs.filter(|[one, next]| next.timestamp < one.timestamp);
+    let backwards = backwards.count();
+    points.sort_by(|a, b| a.timestamp.total_cmp(&b.timestamp));
     backwards
-}
-
-/// How many points are older than the point before them.
-pub fn backwards(points: &[Point]) -> usize {
-    let pairs = points.windows(2);
-    pairs
-        .filter(|pair| pair[1].timestamp < pair[0].timestamp)
-        .count()
 }
 
 /// A change of level, with the point where the new level begins.
@@ -132,7 +118,7 @@ impl Default for TrendOptions {
     }
 }
 
-/// A value, a timestamp or a setting that is not what it must be.
+/// A value or a timestamp that is not what it must be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TrendError(pub(super) String);

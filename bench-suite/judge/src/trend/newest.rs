@@ -7,50 +7,16 @@
 
 use std::ops::Range;
 
+use super::constants::{
+    ALPHA_LOUDER, AS_FAR, CLIP, FEW, LONGEST, MIN_SEGMENT, MOST_DISTANCE, MOST_SCORE, PRICE_OF_ONE,
+    RECENT, SOME, TAIL_DF, louder_than, noisier_than,
+};
 use super::history::Change;
-use super::model::{MIN_SEGMENT, TrendOptions};
+use super::model::TrendOptions;
 use super::noise;
-use super::robust::{self, Level, TAIL_DF, normal_score};
+use super::robust::{self, Level, normal_score};
 use super::series::{Series, levels_of};
 use crate::dist::t_two_sided;
-
-/// Most points that are tried as a new level; longer ones are found inside the series. Every
-/// length is tried, so that this is also the price of several points (Bonferroni).
-const LONGEST: usize = 20;
-/// Fewest points of the level that the newest points are held against, where it is the first one.
-const MIN_BASELINE: usize = 10;
-/// … and where others before it say what the noise is.
-const SHORTEST_BASELINE: usize = 3;
-/// Of a level with so many points the noise is its own.
-const LONG_BASELINE: usize = 30;
-/// Points at the end of that level whose noise counts where it is larger than that of all of them.
-const RECENT: usize = 30;
-/// From how many times the noise of the whole level on they alone are what to rank among: two
-/// standard errors above 1, for that of a MAD of n points is 1.17 ÷ √n of it.
-const LOUDER: f64 = 1.4;
-/// So many points tell of noise that grew lately …
-const LAST: usize = 12;
-/// … where theirs is so many times that of all of them: three standard errors above 1.
-const MUCH_LOUDER: f64 = 2.0;
-/// What is to be known of noise that grew before the newest points are held against it alone: this
-/// is caution, and nothing is told by it.
-const ALPHA_LOUDER: f64 = 0.05;
-/// p of a single point is multiplied by this, for two kinds of evidence are tried. They mostly
-/// agree: together they alarm 1.1 times as often as ranks alone over all noises that
-/// `cargo bench -p judge` draws, and 1.3 times in the worst of them. Bonferroni's 2 would find a
-/// drop of 5 % in noise of 1.5 % after one point in 58 % of the series instead of 74.
-const PRICE_OF_ONE: f64 = 1.3;
-/// New points that scatter this much more than the noise there was answer for their own, and more for
-/// few points: twice the standard error of a standard deviation, and some.
-const SCATTERED: f64 = 1.1;
-/// A point lies as far out as another from this share of its distance on: spikes vary in height.
-const AS_FAR: f64 = 0.9;
-/// A point counts for at most this normal score: with 3 recall after two new points in series of 25
-/// falls from 85 to 63 %, without it one series in 15 with outliers alarms.
-const MOST_SCORE: f64 = 4.0;
-/// … and for at most so many units of noise: with 2.5 recall after two points on an H200 falls by
-/// 4 points, with 4 skewed noise alarms more often.
-const MOST_DISTANCE: f64 = 3.0;
 
 /// The most significant change among the newest points, after the levels that start at `starts`.
 pub(super) fn change(series: &Series, starts: &[usize], options: &TrendOptions) -> Option<Change> {
@@ -75,7 +41,7 @@ pub(super) fn change(series: &Series, starts: &[usize], options: &TrendOptions) 
     // Noise that grew before the change is what to hold it against.
     let louder = noise::noisier(series, starts, ALPHA_LOUDER);
     let found = match louder.map(|louder| louder.index) {
-        Some(since) if since + 2 * MIN_SEGMENT <= start => all(Some(since)),
+        Some(since) if since + SOME <= start => all(Some(since)),
         _ => found,
     };
     // It began with the first of the points that lie on its side.
@@ -109,15 +75,13 @@ fn test(series: &Series, before: &Before, fresh: usize, alpha: f64) -> Option<Ch
     } = *before;
     let from = starts.last().copied().unwrap_or(0);
     let start = series.len().checked_sub(fresh)?;
-    let least = if earlier.len() < MIN_BASELINE {
-        MIN_BASELINE.max(2 * fresh)
+    let least = if earlier.len() < SOME {
+        SOME.max(2 * fresh)
     } else {
-        SHORTEST_BASELINE.max(fresh)
+        FEW.max(fresh)
     };
     // What is known of noise that grew lately is known from the points since.
-    let known_from = before
-        .louder_since
-        .map_or(0, |since| since + 2 * MIN_SEGMENT);
+    let known_from = before.louder_since.map_or(0, |since| since + SOME);
     if start < known_from.max(from + least) || !series.may_start[start] {
         return None;
     }
@@ -201,7 +165,7 @@ impl Baseline {
     /// Of its noise only the last `louder` points are like that of today, where that is known.
     fn of(series: &Series, level: Range<usize>, earlier: &[f64], louder: Option<usize>) -> Self {
         let old = &series.y[level];
-        let is_pooled = old.len() < LONG_BASELINE && earlier.len() >= MIN_BASELINE;
+        let is_pooled = old.len() < RECENT && earlier.len() >= SOME;
         let mut residuals: Vec<f64> = earlier.iter().copied().filter(|_| is_pooled).collect();
         let before = residuals.len();
         residuals.extend(robust::residuals(old));
@@ -217,11 +181,11 @@ impl Baseline {
             let scale = robust::scale(last, old[0]);
             (scale, scale.max(robust::level(last, scale).sd))
         };
-        let ((lately, _), (last, _)) = (of_last(RECENT), of_last(LAST));
-        let louder = louder.or((last > MUCH_LOUDER * sd).then_some(LAST));
+        let ((lately, _), (last, _)) = (of_last(RECENT), of_last(SOME));
+        let louder = louder.or((last > louder_than(SOME, 3.0) * sd).then_some(SOME));
         let (recent, spread) = match louder {
             Some(louder) => (louder, of_last(louder).1),
-            None if lately > LOUDER * sd => (RECENT, lately),
+            None if lately > louder_than(RECENT, 2.0) * sd => (RECENT, lately),
             None => (residuals.len(), sd.max(lately)),
         };
         let mut noise = residuals;
@@ -238,19 +202,17 @@ impl Baseline {
             spread,
         }
     }
+}
 
+impl Baseline {
     /// What to rank among. One point may be a glitch as others were; several are none where those were rare.
     fn alike(&self, fresh: usize) -> Vec<f64> {
         let from = self.noise.len().saturating_sub(self.recent);
-        let glitches = if fresh > 1 {
-            noise::glitches(&self.noise, self.scale, MIN_SEGMENT - 1)
-        } else {
-            vec![false; self.noise.len()]
-        };
+        let longest = if fresh > 1 { MIN_SEGMENT - 1 } else { 0 };
+        let glitches = noise::glitches(&self.noise, self.scale, longest);
         let all = self.noise.iter().zip(glitches).skip(from);
-        all.filter(|(_, glitch)| !glitch)
-            .map(|(distance, _)| *distance)
-            .collect()
+        let alike = all.filter(|(_, glitch)| !glitch);
+        alike.map(|(distance, _)| *distance).collect()
     }
 }
 
@@ -299,7 +261,7 @@ impl Evidence {
     /// one point's, the old one's with `df` degrees of freedom.
     fn of_several(&self, shares: [f64; 2], df: f64) -> f64 {
         // A level has no points far out on the other side; noise that grew has them on both.
-        let is_loud = self.new.iter().any(|distance| *distance < -robust::CLIP);
+        let is_loud = self.new.iter().any(|distance| *distance < -CLIP);
         let p_of_mean = |values: &[f64]| p_of_mean(values, shares, df, is_loud);
         let ranked = p_of_mean(&self.scores());
         let clipped = self.new.iter();
@@ -347,9 +309,8 @@ fn p_of_mean(values: &[f64], [old, new]: [f64; 2], df: f64, is_loud: bool) -> f6
     } else {
         1.0
     };
-    let scattered = SCATTERED * (1.0 + 1.0 / count.sqrt());
     let grew = if is_loud { variance } else { of_noise };
-    if grew.sqrt() <= scattered {
+    if grew.sqrt() <= noisier_than(values.len()) {
         let error = (old + of_noise.max(1.0) * new).sqrt();
         return t_two_sided(mean / error, df);
     }

@@ -44,15 +44,18 @@ fn is_same(one: &ChangePoint, other: &ChangePoint) -> bool {
     touch && (one.after > one.before) == (other.after > other.before)
 }
 
-/// [`news`] of many series, each with what was found in it, on all cores; in their order.
-pub fn news_of_many(
-    series: &[Vec<Point>],
-    found: &[Trend],
-    options: &TrendOptions,
-) -> Vec<Result<Option<usize>, TrendError>> {
-    series
-        .par_iter()
-        .zip(found)
-        .map(|(points, found)| news(points, found, options))
-        .collect()
+/// The change points of a series, and which of them is [`news`].
+///
+/// # Errors
+/// [`TrendError`] as [`change_points`].
+pub fn follow(points: &[Point]) -> Result<(Trend, Option<usize>), TrendError> {
+    let options = TrendOptions::default();
+    let found = change_points(points, &options)?;
+    let news = news(points, &found, &options)?;
+    Ok((found, news))
+}
+
+/// [`follow`] of many series, on all cores; in their order.
+pub fn follow_many(series: &[Vec<Point>]) -> Vec<Result<(Trend, Option<usize>), TrendError>> {
+    series.par_iter().map(|points| follow(points)).collect()
 }

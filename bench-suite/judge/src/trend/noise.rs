@@ -1,5 +1,6 @@
 //! Whether the noise grew: a series of its own, and it may have levels too.
 
+use super::constants::CLIP;
 use super::history::changes;
 use super::model::Noisier;
 use super::robust;
@@ -29,9 +30,9 @@ pub(super) fn noisier(series: &Series, starts: &[usize], alpha: f64) -> Option<N
 /// Marks runs of fewer points than a level has that lie far out, where they are few: where such
 /// glitches are common they are the noise.
 pub(super) fn glitches(residuals: &[f64], scale: f64, longest: usize) -> Vec<bool> {
-    /// In units of the noise.
-    const FAR: f64 = 5.0;
-    /// Points for each glitch.
+    /// In units of the noise: twice as far as a point counts for.
+    const FAR: f64 = 2.0 * CLIP;
+    /// Points for each glitch: as rare as a false alarm.
     const RARE: usize = 50;
     // Where most values are equal, the others are no glitches: the values are coarse.
     let typical = robust::median(&residuals.iter().map(|r| r.abs()).collect::<Vec<_>>());

@@ -1,20 +1,15 @@
 //! Levels, scales and autocorrelation that a few wild points cannot move.
 
+use super::constants::{CLIP, SOME};
 use crate::dist::normal_critical;
 
 /// MAD to standard deviation for normal noise.
 const MAD_TO_SD: f64 = 1.482_602_218_505_602;
-/// Huber's ψ is linear up to this many scales; 95 % efficient would be 1.345, this is
-/// nearly the mean for normal noise and still bounds every point.
-pub(super) const CLIP: f64 = 2.5;
 /// Smallest scale relative to the level: below it values are equal but for rounding.
 const ROUNDING: f64 = 1e-12;
 
-/// Beyond what was seen, tails are taken to fall like those of Student's t with so many degrees of
-/// freedom: as heavy as they come while the noise still has a variance.
-pub(super) const TAIL_DF: i32 = 3;
-
-/// Largest autocorrelation that is believed; beyond it nothing could ever be told.
+/// Largest autocorrelation that is believed: a hundred points then tell as much as one and a half, and
+/// beyond it nothing could ever be told.
 pub(super) const MOST_RHO: f64 = 0.97;
 
 /// Median; NaN for an empty slice.
@@ -106,10 +101,10 @@ pub(super) fn rho_from_differences(
             .filter(|&i| same_group(i - lag, i))
             .map(|i| values[i] - values[i - lag])
             .collect();
-        if differences.len() < 10 {
+        if differences.len() < SOME {
             return None;
         }
-        let bound = 3.0 * scale(&differences, 0.0);
+        let bound = CLIP * scale(&differences, 0.0);
         let squares: f64 = differences
             .iter()
             .map(|d| d.clamp(-bound, bound).powi(2))

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use super::model::{MIN_SEGMENT, Point};
-use super::{noise, robust};
+use super::constants::MIN_SEGMENT;
+use super::model::Point;
+use super::{noise, robust, week};
 
 /// Values on the scale they are judged on, and what the revisions say.
 pub(super) struct Series {
@@ -25,10 +26,11 @@ impl Series {
     pub(super) fn of(points: &[Point]) -> Self {
         let n = points.len();
         let log = points.iter().all(|point| point.value > 0.0);
-        let y = points
-            .iter()
-            .map(|point| if log { point.value.ln() } else { point.value })
+        let values = points.iter().map(|point| point.value);
+        let mut y: Vec<f64> = values
+            .map(|value| if log { value.ln() } else { value })
             .collect();
+        week::flatten(&mut y, points);
         let mut run = vec![0; n];
         for i in 1..n {
             run[i] = run[i - 1] + usize::from(points[i].revision != points[i - 1].revision);

@@ -2,20 +2,15 @@
 
 use std::ops::Range;
 
+use super::constants::{CLIP, CORNERS, LONGEST, MIN_SEGMENT, PLACE_CRITICAL, SOME};
 use super::history::Change;
-use super::model::{MIN_SEGMENT, PLACE_CRITICAL};
 use super::robust;
 use super::series::{Series, levels_of};
 use crate::dist::t_two_sided;
 
-/// Fewest points of a slope: over fewer a step cannot be told from it.
-const SHORTEST: usize = 2 * MIN_SEGMENT;
 /// Corners are tried so many to the length of a slope, and each length is so much longer than the
 /// one before: that costs 1 % of what the best corners explain.
 const GRID: usize = 8;
-/// A slope between corners has to be closer than steps by so many places more. Tuned on one series:
-/// with one, the step at 131 of `tigerbeetle-load_accepted` is part of a slope; from 1.4 on it is not.
-const CORNERS: usize = 2;
 /// Rounds of fitting to values whose distance from the fit is clipped.
 const ROUNDS: usize = 6;
 
@@ -47,7 +42,7 @@ pub(super) fn slope(
     };
     regions
         .into_iter()
-        .filter(|region| region.len() >= 2 * SHORTEST)
+        .filter(|region| region.len() >= LONGEST)
         .filter_map(|region| within(series, region, &starts))
         .filter(|found| found.p <= alpha && is_new(found))
         .min_by(|a, b| a.p.total_cmp(&b.p))
@@ -71,7 +66,8 @@ fn within(series: &Series, region: Range<usize>, starts: &[usize]) -> Option<Cha
         return None;
     }
     let sums = Sums::of(y);
-    let lengths = std::iter::successors(Some(SHORTEST), |length| Some(length + length / GRID));
+    // Over fewer points a step cannot be told from a slope.
+    let lengths = std::iter::successors(Some(SOME), |length| Some(length + length / GRID));
     let corners: Vec<[usize; 2]> = lengths
         .take_while(|length| *length < n)
         .flat_map(|length| {
@@ -79,7 +75,7 @@ fn within(series: &Series, region: Range<usize>, starts: &[usize]) -> Option<Cha
             firsts.chain([n - 1 - length]).map(move |a| [a, a + length])
         })
         // Few newest points beside a level are a step, as long as it may be one.
-        .filter(|[a, b]| b + MIN_SEGMENT <= n || b - a >= 2 * SHORTEST)
+        .filter(|[a, b]| b + MIN_SEGMENT <= n || b - a >= LONGEST)
         .chain([[0, n - 1]])
         .collect();
     let gain = |corners: &&[usize; 2]| sums.gain(**corners);
@@ -181,7 +177,7 @@ fn clipped(y: &[f64]) -> Vec<f64> {
         .zip(&medians)
         .map(|(y, median)| y - median)
         .collect();
-    let bound = robust::CLIP * robust::scale(&distances, medians[0]);
+    let bound = CLIP * robust::scale(&distances, medians[0]);
     let near = distances
         .iter()
         .map(|distance| distance.clamp(-bound, bound));
@@ -216,7 +212,7 @@ impl Fit {
         };
         let mut left = residuals(centre, height);
         for _ in 0..ROUNDS {
-            let bound = robust::CLIP * robust::scale(&left, centre);
+            let bound = CLIP * robust::scale(&left, centre);
             let pulls = left.iter().map(|r| r.clamp(-bound, bound));
             centre += pulls.clone().sum::<f64>() / n as f64;
             height += pulls.enumerate().map(|(i, pull)| at(i) * pull).sum::<f64>() / spread;

@@ -141,6 +141,15 @@ pub(crate) fn series(values: &[f64]) -> Vec<Point> {
         .collect()
 }
 
+/// The same, a night apart.
+pub(crate) fn nightly(values: &[f64]) -> Vec<Point> {
+    let mut points = series(values);
+    for (night, point) in points.iter_mut().enumerate() {
+        point.timestamp = 1_700_000_000.0 + 86_400.0 * night as f64;
+    }
+    points
+}
+
 /// `blocks` blocks of a time metric: base around 1, head around `ratio`, noise as on
 /// GPUs, and block effects of `drift` times the noise.
 pub(crate) fn blocks(

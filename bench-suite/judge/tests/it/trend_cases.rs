@@ -5,7 +5,7 @@ use judge::trend::{Point, Trend, TrendOptions, change_points, csv, news};
 use proptest::prelude::*;
 use rand::Rng as _;
 
-use crate::noise::{Shape, autocorrelated, gauss, rng, series, stationary};
+use crate::noise::{Shape, autocorrelated, gauss, nightly, rng, series, stationary};
 
 fn trend(points: &[Point]) -> Trend {
     change_points(points, &TrendOptions::default()).unwrap()
@@ -265,13 +265,39 @@ fn a_drop_stands_out_of_waves_and_waves_are_no_change() {
         let (mut found, mut false_ones) = (0, 0);
         for seed in 0..50 {
             let calm = waves(seed, 60, wave);
-            false_ones += usize::from(!trend(&series(&calm)).change_points.is_empty());
-            let dropped = trend(&series(&scaled(calm, 40, 60, 0.95))).change_points;
+            false_ones += usize::from(!trend(&nightly(&calm)).change_points.is_empty());
+            let dropped = trend(&nightly(&scaled(calm, 40, 60, 0.95))).change_points;
             found += usize::from(dropped.iter().any(|change| change.index.abs_diff(40) <= 2));
         }
         assert!(found >= 45, "{name}: found {found} of 50");
         assert!(false_ones <= 3, "{name}: {false_ones} of 50");
     }
+}
+
+/// Weekends 3 σ lower hide no drop of 5 σ, and in noise alone no day of the week is taken for another.
+#[test]
+fn weekends_hide_no_drop() {
+    for (fresh, least) in [(1, 85), (3, 95)] {
+        let found = (0..100).filter(|&seed| {
+            let values = stationary(&mut rng(134, seed), 60 + fresh, 0.005, Shape::Gauss);
+            let value = |(night, value): (usize, f64)| {
+                let weekend = if night % 7 < 2 { 3.0 } else { 0.0 };
+                let drop = if night < 60 { 0.0 } else { 5.0 };
+                value * (-0.005_f64 * (weekend + drop)).exp()
+            };
+            let values: Vec<f64> = values.into_iter().enumerate().map(value).collect();
+            let found = trend(&nightly(&values)).change_points;
+            found.iter().any(|change| change.index.abs_diff(60) <= 2)
+        });
+        let found = found.count();
+        assert!(found >= least, "{found} of 100 after {fresh}");
+    }
+    let alarms = (0..300).filter(|&seed| {
+        let values = stationary(&mut rng(135, seed), 70, 0.005, Shape::of(seed));
+        !trend(&nightly(&values)).change_points.is_empty()
+    });
+    let alarms = alarms.count();
+    assert!(alarms <= 12, "{alarms} of 300");
 }
 
 #[test]
@@ -363,15 +389,6 @@ fn nonsense_is_refused_by_name() {
     assert!(
         error.to_string().starts_with("point 7: the value is NaN"),
         "{error}"
-    );
-    let options = TrendOptions {
-        alpha_newest: 1.5,
-        ..TrendOptions::default()
-    };
-    let error = change_points(&[], &options).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "alpha_newest is 1.5, expected a number from 0 to below 1"
     );
 }
 

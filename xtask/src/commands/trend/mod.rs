@@ -14,7 +14,7 @@ use history::{Aggregate, History, SeriesInfo, SeriesKey};
 use jiff::Timestamp;
 use judge::{
     compare::Direction,
-    trend::{self, Point, Trend, TrendError, TrendOptions, news},
+    trend::{self, Point, Trend, TrendError},
 };
 use metrics::Metric;
 use reports::trend::{Entry, Series};
@@ -213,10 +213,7 @@ fn refused(name: &str, source: &TrendError) -> Error {
 fn one_file(input: &Path, args: &TrendArgs, printer: &Printer) -> Result<Followed> {
     let name = input.display().to_string();
     let points = read_csv(input, printer)?;
-    let options = TrendOptions::default();
-    let found = trend::change_points(&points, &options);
-    let found = found.map_err(|source| refused(&name, &source))?;
-    let news = news(&points, &found, &options).map_err(|source| refused(&name, &source))?;
+    let (found, news) = trend::follow(&points).map_err(|source| refused(&name, &source))?;
     let series = SeriesInfo {
         key: SeriesKey::elsewhere(&name),
         settings: None,
@@ -288,20 +285,13 @@ fn nothing(history: &History, args: &SeriesArgs) -> Error {
 
 /// Looks for changes in series of a history.
 pub(crate) fn follow(read: Vec<history::Series>) -> Result<Vec<Followed>> {
-    let options = TrendOptions::default();
     let judged: Vec<Vec<Point>> = read.iter().map(|one| as_judged(&one.points)).collect();
-    let found = trend::change_points_of_many(&judged, &options);
-    let found: Vec<Trend> = read
-        .iter()
-        .zip(found)
-        .map(|(one, found)| found.map_err(|source| refused(&one.info.key.to_string(), &source)))
-        .collect::<Result<_>>()?;
-    let news = trend::news_of_many(&judged, &found, &options);
-    let mut series = Vec::new();
-    for (one, (found, news)) in read.into_iter().zip(found.into_iter().zip(news)) {
-        let news = news.map_err(|source| refused(&one.info.key.to_string(), &source))?;
-        series.push(Followed::of_history(one, found, news));
-    }
+    let found = read.into_iter().zip(trend::follow_many(&judged));
+    let of_one = |(one, found): (history::Series, Result<(Trend, Option<usize>), TrendError>)| {
+        let (found, news) = found.map_err(|why| refused(&one.info.key.to_string(), &why))?;
+        Ok(Followed::of_history(one, found, news))
+    };
+    let mut series: Vec<Followed> = found.map(of_one).collect::<Result<_>>()?;
     followed::tell_methods(&mut series);
     Ok(series)
 }
