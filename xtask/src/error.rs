@@ -190,7 +190,7 @@ impl Error {
 fn of_folder(error: &FolderError) -> Code {
     match error {
         FolderError::Write { .. } => Code::Trouble,
-        _ => Code::BadUsage,
+        FolderError::Refused(_) => Code::BadUsage,
     }
 }
 
