@@ -74,8 +74,8 @@ const SWEEPS: [Sweep; 5] = [
         place: |view, cell| {
             let ranks = view.runs[cell].first()?.ranks.len().max(1);
             let cell = &view.report.cells[cell];
-            let name = format!("{}: {}", cell.suite, cell.workload);
-            Some((ranks as f64, [name, cell.axes.without("ranks")]))
+            let panel = format!("{} · {}", cell.workload, cell.axes.without("ranks"));
+            Some((ranks as f64, [cell.suite.clone(), panel]))
         },
         metric: &catalogue::THROUGHPUT,
         limit: |_, _| None,
@@ -162,7 +162,7 @@ impl Sweep {
         let ends = ends.reduce(|(low, high), (at, _)| (low.min(at), high.max(at)));
         let ideal = ends.filter(|_| self.is_efficiency());
         let limit = cells().find_map(|(_, cell)| (self.limit)(view, *cell));
-        let is_alone = panels.len() == 1;
+        let is_alone = panels.len() == 1 && !self.is_efficiency();
         let panels = panels.into_iter().map(|([_, name], own)| {
             let title = if is_alone {
                 String::new()

@@ -48,6 +48,9 @@ fn copies_of_hostile_text_do_nothing_where_they_are_pasted() {
     browser.call("Browser.grantPermissions", &permissions);
     let paste = "navigator.clipboard.readText()";
 
+    browser.evaluate(
+        "document.querySelector('details:has(#failures), #failures details').open = true",
+    );
     browser.click("#failures .tools button:nth-child(2)");
     let markdown = browser.text(paste);
     for line in markdown.lines() {
