@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeSet, mem};
 
-use judge::{claims::Outcome, compare::Verdict};
+use judge::{
+    claims::Outcome,
+    compare::{Comparison, Verdict},
+};
 use metrics::{Metric, catalogue};
 use record::{Record, SuiteQuestion, YesWhen};
 use verdict::{ClaimFound, ClaimPair};
@@ -17,6 +20,7 @@ use super::{
 };
 use crate::words::{
     claims,
+    comparison::detectable_change,
     format::{self, plural},
     lists::grouped,
     metric,
@@ -133,8 +137,8 @@ fn changed(first: Option<&Metric>, changes: &[Change]) -> Option<String> {
     (!told.is_empty()).then(|| format!("{word}: {told}."))
 }
 
-/// How many comparisons came to each verdict, and how far those went: by their ratios, or where
-/// nothing is decided by their intervals.
+/// How many comparisons came to each verdict, and how far those went; where nothing is decided, how
+/// far they would have to go.
 fn verdicts<'a>(own: impl Iterator<Item = &'a Change>) -> Option<String> {
     let own: Vec<&Change> = own.collect();
     let all = plural(own.len(), "comparison", "comparisons");
@@ -147,13 +151,19 @@ fn verdicts<'a>(own: impl Iterator<Item = &'a Change>) -> Option<String> {
     let told = order.into_iter().filter_map(|verdict| {
         let of_verdict = || own.iter().filter(|one| one.verdict() == verdict);
         let word = of_verdict().next()?.word();
-        let ends = of_verdict().filter_map(|one| match verdict {
+        let ends = |of: fn(&Comparison) -> Option<f64>| {
+            let found = of_verdict().filter_map(|one| of(&one.found.comparison));
+            let ends = found.map(|value| (value, value));
+            ends.reduce(|(low, high), (lo, hi)| (low.min(lo), high.max(hi)))
+        };
+        let range = match verdict {
             Verdict::Unchanged => None,
-            Verdict::Inconclusive => one.found.comparison.interval.map(|it| (it.lo, it.hi)),
-            _ => one.found.comparison.ratio.map(|ratio| (ratio, ratio)),
-        });
-        let ends = ends.reduce(|(low, high), (lo, hi)| (low.min(lo), high.max(hi)));
-        let range = ends.map(|(low, high)| format!(" ({})", range(low, high, change_within)));
+            Verdict::Inconclusive => ends(|found| found.minimum_detectable_change).map(|it| {
+                format!(" (detectable change {})", range(it.0, it.1, detectable_change))
+            }),
+            _ => ends(|found| found.ratio)
+                .map(|(low, high)| format!(" ({})", range(low, high, format::change))),
+        };
         let count = of_verdict().count();
         Some(format!(
             "{word} in {count} of {all}{}",
@@ -162,17 +172,6 @@ fn verdicts<'a>(own: impl Iterator<Item = &'a Change>) -> Option<String> {
     });
     let told = told.collect::<Vec<_>>().join(", ");
     (!told.is_empty()).then_some(told)
-}
-
-/// A change, where the interval that it is an end of is too wide to say anything only as a bound.
-fn change_within(ratio: f64) -> String {
-    if ratio < *format::TELLING.start() {
-        "below -99.9 %".to_owned()
-    } else if ratio > *format::TELLING.end() {
-        "above × 1000".to_owned()
-    } else {
-        format::change(ratio)
-    }
 }
 
 /// `low to high`, or one of them where they are written alike.

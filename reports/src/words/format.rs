@@ -129,6 +129,8 @@ pub enum Quantity {
     Rate(&'static str),
     /// Percent, already times 100.
     Percent,
+    /// A part of a whole, 1: written as percent.
+    Share,
     Watts,
     Celsius,
     Megahertz,
@@ -152,7 +154,8 @@ impl From<metrics::Unit> for Quantity {
             metrics::Unit::Watts => Self::Watts,
             metrics::Unit::Joules => Self::Joules,
             metrics::Unit::Count => Self::Count,
-            metrics::Unit::Ratio | metrics::Unit::Plain => Self::Plain,
+            metrics::Unit::Ratio => Self::Share,
+            metrics::Unit::Plain => Self::Plain,
         }
     }
 }
@@ -185,6 +188,7 @@ impl Quantity {
             Self::Seconds => SECONDS[4],
             Self::Rate(sign) => unit(1.0, sign),
             Self::Percent => unit(1.0, "%"),
+            Self::Share => unit(0.01, "%"),
             Self::Watts => unit(1.0, "W"),
             Self::Celsius => unit(1.0, "°C"),
             Self::Megahertz => unit(1.0, "MHz"),
@@ -198,7 +202,7 @@ impl Quantity {
         let digits = match self {
             Self::Bytes | Self::Bandwidth | Self::Rate(_) | Self::Joules => 4,
             Self::Count | Self::Plain => 5,
-            Self::Percent => 2,
+            Self::Percent | Self::Share => 2,
             _ => 3,
         };
         if value == 0.0 && matches!(self, Self::Bytes) {
@@ -214,13 +218,10 @@ impl Quantity {
         if unit.sign == "B" {
             return format!("{value:.0} B");
         }
+        let value = value / unit.size;
         // No digits behind the point that a whole percentage above 100 would not earn.
-        let digits = if matches!(self, Self::Percent) && value.abs() >= 10.0 {
-            3
-        } else {
-            digits
-        };
-        let number = significant(value / unit.size, digits);
+        let is_long = matches!(self, Self::Percent | Self::Share) && value.abs() >= 10.0;
+        let number = significant(value, if is_long { 3 } else { digits });
         if unit.sign.is_empty() {
             return number;
         }
@@ -238,7 +239,7 @@ pub fn seconds(value: f64) -> String {
 
 /// A share from 0 to 1 as percent.
 pub fn share(value: f64) -> String {
-    Quantity::Percent.write(value * 100.0)
+    Quantity::Share.write(value)
 }
 
 /// A ratio as a change: `+1.20 %`; `0 %` where it is 1 to the last bit.
@@ -260,7 +261,7 @@ fn change_with(ratio: f64, decimals: usize) -> String {
 }
 
 /// Ratios below and above of which an interval says next to nothing.
-pub(crate) const TELLING: std::ops::RangeInclusive<f64> = 0.001..=1000.0;
+const TELLING: std::ops::RangeInclusive<f64> = 0.001..=1000.0;
 
 /// An interval of ratios as changes: `+0.90 … +1.50 %`; `exact` where the ratio has no error. A
 /// narrow one has as many decimals as it takes to see two ends; of one that says next to nothing, the
@@ -446,6 +447,7 @@ mod tests {
         check(Quantity::Bandwidth, 305_836.0, "305.8 kB/s");
         check(Quantity::Percent, 0.1734, "0.17 %");
         check(Quantity::Percent, 97.25, "97.2 %");
+        check(Quantity::Share, 0.68972, "69.0 %");
         check(Quantity::Watts, 651.3, "651 W");
         assert_eq!(share(0.005), "0.50 %");
         assert_eq!(duration(75.0), "75.0 s");

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     chromium::Browser,
-    support::{Page, two_images},
+    support::{Page, index, two_images},
 };
 
 /// The cells of the results that are shown, by their first column and their image.
@@ -249,4 +249,28 @@ fn without_script_everything_is_there_and_no_control() {
     let commands = "document.querySelectorAll('.commands li').length";
     assert_eq!(browser.evaluate(commands), json!(24));
     assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn the_index_is_searched_by_what_is_typed() {
+    let page = index();
+    let mut browser = Browser::start(1400, 900);
+    browser.open(&page.file, "");
+    browser.click("#words");
+    let mut typed = |text: &str| {
+        for letter in text.split("").filter(|letter| !letter.is_empty()) {
+            browser.press(letter);
+        }
+        let links = "[...document.querySelectorAll('.index h3 a')]
+            .filter(link => link.offsetParent).map(link => link.getAttribute('href')).join(' ')";
+        let found = browser.text(links);
+        (found, browser.text("document.getElementById('found').value"))
+    };
+    let (all, count) = typed("");
+    assert_eq!((all.split(' ').count(), &*count), (2, ""), "{all}");
+    let (of_verdict, count) = typed("FASTER");
+    assert!(of_verdict.starts_with("upgrade-2.6-to-2.12/"), "{of_verdict}");
+    assert_eq!(count, "1 of 2");
+    assert_eq!(typed(" resnet50").0, of_verdict);
+    assert_eq!(typed(" nowhere"), (String::new(), "0 of 2".to_owned()));
 }

@@ -206,7 +206,7 @@ fn search() -> Page {
 }
 
 /// The index of a site.
-fn index() -> Page {
+pub(crate) fn index() -> Page {
     let home = tempfile::tempdir().expect("a folder");
     let content = Content {
         title: "Two".to_owned(),
