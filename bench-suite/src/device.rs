@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::Path, str::FromStr};
 
-use protocol::{Device, ParseDeviceError};
+use protocol::{Device, ParseError};
 use record::{Machine, Place};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Choice {
 }
 
 impl FromStr for Choice {
-    type Err = ParseDeviceError;
+    type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let Some(indices) = text.strip_prefix("cuda:") else {

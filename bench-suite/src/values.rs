@@ -146,9 +146,6 @@ pub(crate) fn contradiction(
     }
     let mut all = values.clone();
     if let Some(asked) = asked {
-        if let Some(missing) = missing(values, told, asked) {
-            return Some(missing);
-        }
         let batch = f64::from(asked.variant.batch.get());
         let numbers = [
             ("asked_batch", batch),
@@ -178,69 +175,6 @@ pub(crate) fn contradiction(
             .filter_map(|(name, value)| Some((name.to_owned(), value?))),
     );
     broken_rule(&all)
-}
-
-/// What the built-in workload was asked for and did not do; `None` where it did all.
-fn missing(values: &Values, told: &RankResults, asked: &RunFile) -> Option<String> {
-    let (task, lengths) = (asked.task, asked.variant.sequence_lengths);
-    let needed: &[&str] = match task {
-        Task::Training => &[
-            "measured_seconds",
-            "throughput_samples_per_second",
-            "first_loss",
-            "last_loss",
-        ],
-        Task::Generation => &[
-            "measured_seconds",
-            "throughput_samples_per_second",
-            "prefill_tokens_per_second",
-            "time_to_first_token_seconds",
-        ],
-        Task::Serving if asked.variant.searches_rate() => {
-            &["measured_seconds", "highest_rate_requests_per_second"]
-        }
-        Task::Serving => &["measured_seconds", "achieved_requests_per_second"],
-        Task::Allocation => &["measured_seconds"],
-        task if task.computes() => &["measured_seconds", "throughput_samples_per_second"],
-        _ => &[],
-    };
-    if let Some(name) = needed.iter().find(|name| !values.contains_key(**name)) {
-        return Some(format!("{name} is missing from {task}"));
-    }
-    told.steps.iter().find_map(|step| {
-        let (index, of) = (step.index, |name: &str| step.values.get(name).copied());
-        let time = match task {
-            Task::Serving if of("rejected").is_none() => Some("latency_seconds"),
-            Task::Allocation => Some("step_seconds"),
-            _ if task.computes() && task != Task::Serving => Some("step_seconds"),
-            _ => None,
-        };
-        if let Some(time) = time.filter(|time| of(time).is_none()) {
-            return Some(format!("{time} is missing from step {index}"));
-        }
-        if (task == Task::Training) != of("loss").is_some() {
-            return Some(format!(
-                "step {index} of {task} has the loss {:?}",
-                of("loss")
-            ));
-        }
-        let length = of("sequence_length_tokens");
-        match (lengths, length) {
-            (None, None) => None,
-            (Some(range), Some(got))
-                if (f64::from(range.shortest())..=f64::from(range.longest())).contains(&got) =>
-            {
-                None
-            }
-            (range, got) => {
-                let range = range.map_or("one length".to_owned(), |range| range.to_string());
-                let got = got.map_or("no length of its own".to_owned(), |got| got.to_string());
-                Some(format!(
-                    "step {index} has sequences of {got}, but {range} was asked for"
-                ))
-            }
-        }
-    })
 }
 
 /// What the processes of a run come to together, as each metric's row says; of what has no row, the
@@ -839,52 +773,6 @@ mod tests {
             }],
             ..Monitor::default()
         }
-    }
-
-    #[test]
-    fn what_the_built_in_workload_leaves_out_is_named() {
-        let asked = r#"{"version":4,"run":"r","model":"bert-tiny","task":"training",
-            "variant":{"sequence_lengths":"8-16"},"device":"cpu",
-            "steps":{"warmup":0,"measured":1},"seed":1}"#;
-        let asked = RunFile::parse(asked).unwrap();
-        let values = named(&[
-            ("measured_seconds", 1.0),
-            ("throughput_samples_per_second", 1.0),
-            ("first_loss", 2.0),
-            ("last_loss", 1.0),
-        ]);
-        let step = named(&[
-            ("step_seconds", 1.0),
-            ("loss", 1.0),
-            ("sequence_length_tokens", 16.0),
-        ]);
-        let found = |values: &Values, step: Values| {
-            let told = RankResults {
-                steps: vec![Step {
-                    index: 0,
-                    values: step,
-                }],
-                ..RankResults::default()
-            };
-            missing(values, &told, &asked)
-        };
-        assert_eq!(found(&values, step.clone()), None);
-        for name in values.keys() {
-            let mut without = values.clone();
-            without.remove(name);
-            let expect = format!("{name} is missing from training");
-            assert_eq!(found(&without, step.clone()), Some(expect));
-        }
-        for name in step.keys() {
-            let mut without = step.clone();
-            without.remove(name);
-            let found = found(&values, without).unwrap();
-            assert!(found.contains("step 0"), "{found}");
-        }
-        let mut long = step;
-        long.insert("sequence_length_tokens".to_owned(), 17.0);
-        let long = found(&values, long).unwrap();
-        assert!(long.contains("sequences of 17, but 8-16"), "{long}");
     }
 
     #[test]

@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             folders.push(folder);
         }
-        reports::write(&folders, Vec::new(), &home)?;
+        reports::write(&folders, &home)?;
     }
     reports::fit::write(&support::fit(), &out.join("fit"))?;
     Ok(())

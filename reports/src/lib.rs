@@ -23,7 +23,6 @@ mod facets;
 pub mod fit;
 pub mod measure;
 mod model;
-mod past;
 mod plots;
 mod render;
 mod session;
@@ -34,7 +33,6 @@ mod words;
 mod write;
 
 pub use model::{Report, Source, View};
-pub use past::Past;
 pub use render::json;
 pub use session::{html, markdown, text, write};
 pub use words::format;

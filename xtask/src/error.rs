@@ -69,7 +69,7 @@ rooms! {
         DeviceError::NoGpu(_) => Code::Trouble,
         DeviceError::Refused(_) => Code::BadUsage,
     },
-    protocol::ParseDeviceError => |_| Code::BadUsage,
+    protocol::ParseError => |_| Code::BadUsage,
     bench_suite::host::LockError => |_| Code::Trouble,
     bench_suite::plan::PlanError => |_| Code::BadUsage,
     bench_suite::scratch_run::ScratchError => |_| Code::Trouble,

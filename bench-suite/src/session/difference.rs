@@ -5,7 +5,7 @@ use std::{
     fmt,
 };
 
-use record::{CellPlan, EngineFacts, ImageFacts, Machine, Place, Session};
+use record::{CellPlan, ImageFacts, Place, Session};
 
 use crate::plan::Plan;
 
@@ -23,65 +23,13 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Something about a machine, in words.
-type Fact = (&'static str, fn(&Machine) -> String);
+/// What metrics depend on, in words, by what it is called.
+type Facts = BTreeMap<String, String>;
 
 /// Everything that differs between a session and what would continue it.
 pub(super) fn between(session: &Session, plan: &Plan) -> Vec<Difference> {
-    let fresh = &plan.session;
-    let mut found = Vec::new();
-    let mut compare = |what: &str, then: String, now: String| {
-        if then != now {
-            let what = what.to_owned();
-            found.push(Difference { what, then, now });
-        }
-    };
-    let (then, now) = (session.device, fresh.device);
-    compare("device", then.to_string(), now.to_string());
-    let places = |places: &[Place]| listed(places.iter().map(ToString::to_string), "one");
-    let (then, now) = (places(&session.policy.places), places(&plan.places()));
-    compare("GPUs that runs are spread over", then, now);
-    compare("Torchgauge", tool(&session.tool), tool(&fresh.tool));
-    for name in names(session.suites.keys(), fresh.suites.keys()) {
-        let digest = |suites: &BTreeMap<String, String>| match suites.get(&name) {
-            Some(digest) => digest.get(..12).unwrap_or(digest).to_owned(),
-            None => "missing".to_owned(),
-        };
-        let (then, now) = (digest(&session.suites), digest(&fresh.suites));
-        compare(&format!("suite {name}"), then, now);
-    }
-    let facts: [Fact; 5] = [
-        ("kernel", |machine| machine.kernel.clone()),
-        ("cpu", |Machine { cpu, .. }| {
-            format!("{} × {}", cpu.logical_cores, cpu.model)
-        }),
-        ("memory", |machine| machine.memory_bytes.to_string()),
-        ("driver", |machine| said(machine.driver_version.as_ref())),
-        ("gpus", |machine| {
-            listed(machine.gpus.iter().map(|gpu| gpu.uuid.clone()), "none")
-        }),
-    ];
-    for name in names(session.hosts.keys(), fresh.hosts.keys()) {
-        let both = (session.hosts.get(&name), fresh.hosts.get(&name));
-        let (Some(then), Some(now)) = both else {
-            let there = |machine: Option<&Machine>| match machine {
-                Some(_) => name.clone(),
-                None => "missing".to_owned(),
-            };
-            compare("machine", there(both.0), there(both.1));
-            continue;
-        };
-        for (what, of) in facts {
-            compare(what, of(then), of(now));
-        }
-    }
-    let (then, now) = (&session.engine, &fresh.engine);
-    let version = |engine: &EngineFacts| said(engine.version.as_ref());
-    let gpu_path = |engine: &EngineFacts| said(engine.gpu_path.as_ref());
-    compare("engine", then.kind.clone(), now.kind.clone());
-    compare("engine version", version(then), version(now));
-    compare("GPU path", gpu_path(then), gpu_path(now));
-    found.extend(of_images(&session.images, &fresh.images));
+    let then = facts(session, &session.policy.places);
+    let mut found = differing(&then, &facts(&plan.session, &plan.places()));
     if let Some((then, now)) = plans(session, plan) {
         let what = "plan".to_owned();
         found.push(Difference { what, then, now });
@@ -91,20 +39,62 @@ pub(super) fn between(session: &Session, plan: &Plan) -> Vec<Difference> {
 
 /// The images of both, as far as they differ.
 pub(super) fn of_images(then: &[ImageFacts], now: &[ImageFacts]) -> Vec<Difference> {
-    let names = names(
-        then.iter().map(|image| &image.name),
-        now.iter().map(|image| &image.name),
-    );
-    let difference = |name: String| {
-        let of = |images: &[ImageFacts]| {
-            let found = images.iter().find(|image| image.name == name);
-            found.map_or("missing".into(), image)
+    let [then, now] = [then, now].map(|images| images.iter().map(image).collect());
+    differing(&then, &now)
+}
+
+fn differing(then: &Facts, now: &Facts) -> Vec<Difference> {
+    let names: BTreeSet<&String> = then.keys().chain(now.keys()).collect();
+    let of = |facts: &Facts, what| facts.get(what).cloned().unwrap_or("missing".to_owned());
+    let all = names.into_iter().map(|what| Difference {
+        what: what.clone(),
+        then: of(then, what),
+        now: of(now, what),
+    });
+    all.filter(|one| one.then != one.now).collect()
+}
+
+fn facts(session: &Session, places: &[Place]) -> Facts {
+    let engine = &session.engine;
+    let places = places.iter().map(ToString::to_string);
+    let fixed = [
+        ("device", session.device.to_string()),
+        ("GPUs that runs are spread over", listed(places, "one")),
+        ("Torchgauge", tool(&session.tool)),
+        ("machine", session.machine_names()),
+        ("engine", engine.kind.clone()),
+        ("engine version", said(engine.version.as_ref())),
+        ("GPU path", said(engine.gpu_path.as_ref())),
+    ];
+    let fixed = fixed
+        .map(|(what, fact)| (what.to_owned(), fact))
+        .into_iter();
+    let suites = session.suites.iter().map(|(name, digest)| {
+        let digest = digest.get(..12).unwrap_or(digest);
+        (format!("suite {name}"), digest.to_owned())
+    });
+    let several = session.hosts.len() > 1;
+    let hosts = session.hosts.iter().flat_map(|(name, machine)| {
+        let (cpu, gpus) = (
+            &machine.cpu,
+            machine.gpus.iter().map(|gpu| gpu.uuid.clone()),
+        );
+        let facts = [
+            ("kernel", machine.kernel.clone()),
+            ("cpu", format!("{} × {}", cpu.logical_cores, cpu.model)),
+            ("memory", machine.memory_bytes.to_string()),
+            ("driver", said(machine.driver_version.as_ref())),
+            ("gpus", listed(gpus, "none")),
+        ];
+        let of = if several {
+            format!(" of {name}")
+        } else {
+            String::new()
         };
-        let (then, now) = (of(then), of(now));
-        let what = format!("image {name}");
-        (then != now).then_some(Difference { what, then, now })
-    };
-    names.into_iter().filter_map(difference).collect()
+        facts.map(|(what, fact)| (format!("{what}{of}"), fact))
+    });
+    let images = session.images.iter().map(image);
+    fixed.chain(suites).chain(hosts).chain(images).collect()
 }
 
 /// The plans, as far as they differ.
@@ -153,18 +143,12 @@ fn listed(words: impl Iterator<Item = String>, none: &str) -> String {
     }
 }
 
-fn image(image: &ImageFacts) -> String {
-    format!(
+fn image(image: &ImageFacts) -> (String, String) {
+    let fact = format!(
         "{} with libtorch {} and scenario {}",
         said(image.id.as_ref()),
         image.flavour,
         said(image.scenario_sha256.as_ref())
-    )
-}
-
-fn names<'a>(
-    then: impl Iterator<Item = &'a String>,
-    now: impl Iterator<Item = &'a String>,
-) -> BTreeSet<String> {
-    then.chain(now).cloned().collect()
+    );
+    (format!("image {}", image.name), fact)
 }

@@ -270,11 +270,11 @@ async fn a_session_of_other_things_is_not_resumed() {
     assert_eq!(
         what,
         [
-            "suite test",
-            "kernel",
             "driver",
             "engine",
             "image local",
+            "kernel",
+            "suite test",
             "plan"
         ]
     );

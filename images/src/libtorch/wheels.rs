@@ -67,12 +67,6 @@ impl Libtorch {
         let (name, place) = place_of(lock, cache);
         let _lock = cache.lock(&name)?;
         let include = place.join("include");
-        let mut needed = lock.wheels.iter().filter(|wheel| is_nccl(wheel));
-        let is_old = needed.next().is_some() && !include.join("nccl.h").is_file();
-        if lock.flavour == Flavour::Cuda && is_old && include.is_dir() {
-            // Unpacked by a version that did not want NCCL's.
-            fs::remove_dir_all(&include).map_err(at(&include))?;
-        }
         if !include.is_dir() {
             let scratch = cache.scratch()?;
             let aside = scratch.path().join("include");

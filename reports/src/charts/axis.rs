@@ -13,8 +13,6 @@ pub(crate) enum Form {
     Ratio,
     /// Seconds since 1970, written as days.
     Time,
-    /// Of things in their order, without ticks.
-    Order,
 }
 
 /// An axis: what it counts, and from where to where.
@@ -108,14 +106,6 @@ impl Axis {
         }
     }
 
-    pub(crate) fn order(count: usize) -> Self {
-        let last = count.saturating_sub(1).max(1) as f64;
-        Self {
-            form: Form::Order,
-            ..Self::linear("", Quantity::Plain, (0.0, last))
-        }
-    }
-
     /// Of points in time, in seconds since 1970.
     pub(crate) fn time(seconds: &[f64]) -> Self {
         Self {
@@ -178,7 +168,6 @@ impl Axis {
             _ if self.is_in_powers_of_two() => powers_of_two(self.low, self.high, count),
             Form::Logarithmic => written(decades(low, high, count)),
             Form::Ratio => changes(self.low, self.high, count),
-            Form::Order => Vec::new(),
             Form::Time => time::ticks(self.low, self.high, count),
         }
     }

@@ -12,12 +12,8 @@ const LABELS: f64 = 19.0;
 const TITLE: f64 = 15.0;
 
 pub(super) fn height(scale: &Scale) -> f64 {
-    let labels = match scale.axis.form {
-        Form::Order => 4.0,
-        _ => LABELS,
-    };
     let titled = scale.axis.titled();
-    labels + if titled.is_empty() { 0.0 } else { TITLE }
+    LABELS + if titled.is_empty() { 0.0 } else { TITLE }
 }
 
 /// A lower axis under `area` with its grid.

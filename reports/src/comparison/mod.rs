@@ -30,8 +30,7 @@ use crate::{
         changes::{self, is_headline},
         effects, headline as headlines,
     },
-    past::Past,
-    plots::{forest, history},
+    plots::forest,
     render::{
         html::Page,
         json, markdown as md,
@@ -49,32 +48,26 @@ use crate::{
 
 /// `comparison.html`, `comparison.md` and `comparison.json` in a folder that is made where it is
 /// not there: either all three are new or none is. Comes back with the page. The gate on the page is
-/// as strict as `fail_on`; `past` is what a history knows of the metrics.
-pub fn write(
-    verdicts: &Verdicts,
-    fail_on: FailOn,
-    past: &[Past],
-    out: &Path,
-) -> Result<PathBuf, ReportError> {
-    write_files(out, &files(verdicts, fail_on, past)?)?;
+/// as strict as `fail_on`.
+pub fn write(verdicts: &Verdicts, fail_on: FailOn, out: &Path) -> Result<PathBuf, ReportError> {
+    write_files(out, &files(verdicts, fail_on)?)?;
     Ok(out.join("comparison.html"))
 }
 
 pub(crate) fn files(
     verdicts: &Verdicts,
     fail_on: FailOn,
-    past: &[Past],
 ) -> Result<[(&'static str, String); 3], ReportError> {
     let html = "comparison.html";
     Ok([
-        (html, page(verdicts, fail_on, past)?),
+        (html, page(verdicts, fail_on)?),
         ("comparison.md", markdown(verdicts, fail_on, Some(html))),
         ("comparison.json", json::render(verdicts)?),
     ])
 }
 
 /// A comparison as a page; the gate is as strict as `fail_on`.
-fn page(verdicts: &Verdicts, fail_on: FailOn, past: &[Past]) -> Result<String, ReportError> {
+fn page(verdicts: &Verdicts, fail_on: FailOn) -> Result<String, ReportError> {
     let (base, head) = (&verdicts.base, &verdicts.head);
     let is_choice = head.choice.is_some();
     let headline = headlines::of_comparison(verdicts, fail_on);
@@ -91,13 +84,12 @@ fn page(verdicts: &Verdicts, fail_on: FailOn, past: &[Past]) -> Result<String, R
     top.extend(chart.map(|chart| forest::first(chart, false, is_choice)));
     top.extend(differences(verdicts).map(Block::Method));
     let compared = Section::of("comparison", "Comparison", document(verdicts));
-    let past = history::PLOT.section(history::drawing(past));
     let page = Page {
         title: arrow(verdicts),
         subtitle: places.join(" | "),
         verdict: top,
         summary: Vec::new(),
-        sections: [compared].into_iter().chain(past).collect(),
+        sections: vec![compared],
     };
     Ok(page.render()?)
 }

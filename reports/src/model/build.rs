@@ -64,7 +64,6 @@ impl<'a> View<'a> {
             runs,
             commands,
             pairs,
-            past: Vec::new(),
         };
         let clean = |lines: Vec<String>| lines.iter().map(|line| format::clean(line)).collect();
         view.report.headline = headline::of(&view);

@@ -10,10 +10,7 @@ use super::{
     pairs::Pairs,
     report::{CellSummary, Report},
 };
-use crate::{
-    past::Past,
-    words::{format, lists::unique},
-};
+use crate::words::{format, lists::unique};
 
 /// A report with the runs behind it, in the order in which people read it.
 #[derive(Debug)]
@@ -29,17 +26,9 @@ pub struct View<'a> {
     pub commands: Vec<String>,
     /// What the cells are against each other.
     pub pairs: Pairs,
-    /// What a history knows of their metrics; empty where none was given.
-    pub past: Vec<Past>,
 }
 
 impl<'a> View<'a> {
-    /// With what a history knows of the metrics.
-    #[must_use]
-    pub fn with_past(self, past: Vec<Past>) -> Self {
-        Self { past, ..self }
-    }
-
     pub(crate) fn good_runs(&self, cell: usize) -> Vec<&'a Record> {
         let runs = self.runs[cell].iter().copied();
         runs.filter(|run| run.outcome.is_ok()).collect()

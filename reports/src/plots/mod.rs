@@ -3,8 +3,6 @@
 pub(crate) mod batches;
 pub(crate) mod card;
 pub(crate) mod forest;
-mod gpu;
-pub(crate) mod history;
 mod judged;
 mod memory;
 mod modules;
@@ -26,7 +24,6 @@ pub(crate) use plot::Plot;
 pub(crate) const ALL: &[Plot] = &[
     forest::PLOT,
     throughput::PLOT,
-    history::PLOT,
     memory::PLOT,
     pareto::PLOT,
     timeline::PLOT,
@@ -34,7 +31,6 @@ pub(crate) const ALL: &[Plot] = &[
     modules::PLOT,
     steps::PLOT,
     time::STEP,
-    gpu::PLOT,
     monitor::PLOT,
     time::RUN,
     time::HARNESS,

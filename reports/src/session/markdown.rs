@@ -4,7 +4,6 @@ use super::sections;
 use crate::{
     document::{Block, Section},
     model::View,
-    plots::history,
     render::markdown::{for_a_comment, limited},
 };
 
@@ -27,10 +26,6 @@ fn render_with(view: &View, most_rows: usize) -> String {
     text += &limited(&sections::top(view), 3, most_rows);
     for Section { title, blocks, .. } in sections::of(view) {
         text += &format!("### {title}\n\n{}", limited(&blocks, 4, most_rows));
-    }
-    if let Some(past) = history::PLOT.section(history::drawing(&view.past)) {
-        let title = format!("{}: {}", past.title, view.past.len());
-        text += &limited(&[Block::Folded(title, past.blocks)], 3, most_rows);
     }
     let facts = Block::Folded(sections::FACTS.to_owned(), sections::facts(view));
     text + &limited(&[facts], 3, most_rows)

@@ -17,19 +17,13 @@ use record::SessionFolder;
 
 use crate::{
     model::{Source, View},
-    past::Past,
     render::json,
     write::{ReportError, write_files},
 };
 
 /// Draws `report.html`, `report.md` and `report.json` of these sessions into `out`, which is
-/// made where it is not there. Either all three are new or none is. `past` is what a history knows
-/// of the metrics.
-pub fn write(
-    folders: &[SessionFolder],
-    past: Vec<Past>,
-    out: &Path,
-) -> Result<[PathBuf; 3], ReportError> {
+/// made where it is not there. Either all three are new or none is.
+pub fn write(folders: &[SessionFolder], out: &Path) -> Result<[PathBuf; 3], ReportError> {
     if folders.is_empty() {
         return Err(ReportError::Nothing);
     }
@@ -37,7 +31,7 @@ pub fn write(
         .iter()
         .map(Source::read)
         .collect::<Result<Vec<_>, _>>()?;
-    let files = files(&View::of(&sources).with_past(past))?;
+    let files = files(&View::of(&sources))?;
     write_files(out, &files)?;
     Ok(files.map(|(name, _)| out.join(name)))
 }

@@ -31,7 +31,7 @@ pub(super) fn run(content: &Content, into: &Path) -> Result<Outcome, SiteError> 
         left_out: Vec::new(),
     };
     for found in find::all(&content.folders)? {
-        match drawing.content_of(&found) {
+        match Drawing::content_of(&found) {
             Ok((files, drawn)) => drawing.put(found.name, &files, drawn)?,
             // What is damaged is an error where it was named, and else left out.
             Err(error) if found.is_named => return Err(error),
@@ -64,7 +64,7 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    fn content_of(&self, found: &Found) -> Result<(Vec<(String, String)>, Drawn), SiteError> {
+    fn content_of(found: &Found) -> Result<(Vec<(String, String)>, Drawn), SiteError> {
         let owned = |files: Vec<(&str, String)>| {
             let files = files.into_iter();
             files.map(|(name, text)| (name.to_owned(), text)).collect()
@@ -74,10 +74,7 @@ impl Drawing<'_> {
                 let folder = SessionFolder::at(&found.path);
                 let read = Source::read(&folder).map_err(ReportError::from)?;
                 let read = [read];
-                let session = &read[0].session.session;
-                let past = self.trends.iter().flat_map(|one| one.past(session));
-                let past = past.map(|(past, judged)| past.judged(judged));
-                let view = View::of(&read).with_past(past.collect());
+                let view = View::of(&read);
                 (
                     owned(session::files(&view)?.into()),
                     card::of_session(&view),
@@ -85,7 +82,7 @@ impl Drawing<'_> {
             }
             Kind::Comparison => {
                 let verdicts: Verdicts = parse(found, "comparison.json")?;
-                let files = comparison::files(&verdicts, FailOn::Regressed, &[])?;
+                let files = comparison::files(&verdicts, FailOn::Regressed)?;
                 (owned(files.into()), card::of_comparison(&verdicts))
             }
             Kind::Fit => {

@@ -2,13 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use judge::trend::{Point, Trend as Found};
-
 use super::card::{Card, Drawn};
 use crate::{
     document::{Block, Cell, Kind, Table},
-    past::Past,
-    plots::history,
     trend::{self, Series, Urgency},
     words::{
         format::{self, plural, short},
@@ -31,8 +27,6 @@ pub struct Followed {
     pub metric: String,
     /// The series with what was found in it.
     pub series: Series,
-    /// Its points as they are judged: with revisions that tell where a level may begin.
-    pub judged: Vec<Point>,
     /// The session and its image, point by point.
     pub from: Vec<(String, String)>,
 }
@@ -64,32 +58,6 @@ impl<'a> Placed<'a> {
         let series = self.trend.series.iter();
         let mut points = series.flat_map(|one| one.from.iter());
         points.any(|(of, _)| of == session)
-    }
-
-    /// Its series beside the metrics of a session, with their addresses seen from the session's page.
-    /// Up to the session, and not judged yet.
-    pub(super) fn past(&self, session: &str) -> Vec<(Past, &[Point])> {
-        let series = self.trend.series.iter().zip(&self.anchors);
-        let past = series.filter_map(|(one, anchor)| {
-            let place = one.from.iter().position(|(of, _)| of == session)?;
-            let (_, image) = &one.from[place];
-            let series = Series {
-                points: one.series.points[..=place].to_vec(),
-                found: Found::default(),
-                attribute_changes: Vec::new(),
-                news: None,
-                ..one.series.clone()
-            };
-            let past = Past {
-                cell: one.cell.clone(),
-                image: image.clone(),
-                metric: one.metric.clone(),
-                series,
-                href: Some(format!("../trends/{}.html#{anchor}", self.name)),
-            };
-            Some((past, &one.judged[..=place]))
-        });
-        past.collect()
     }
 
     /// Page and Markdown; `pages` has the folders of the sessions that are on the site.
@@ -125,16 +93,6 @@ impl<'a> Placed<'a> {
             plural(series.len(), "series", "series"),
             short.unwrap_or_default()
         );
-        let past: Vec<Past> = series
-            .iter()
-            .map(|one| Past {
-                cell: one.cell.clone(),
-                image: String::new(),
-                metric: one.metric.clone(),
-                series: one.series.clone(),
-                href: None,
-            })
-            .collect();
         let images = series.iter().flat_map(|one| one.from.iter());
         let images: std::collections::BTreeSet<&str> =
             images.map(|(_, image)| image.as_str()).collect();
@@ -152,7 +110,8 @@ impl<'a> Placed<'a> {
             time: trend::time(newest),
             ..Card::default()
         };
-        Drawn::new(card, history::card(&past))
+        let gravest = series.iter().min_by_key(|one| one.series.urgency());
+        Drawn::new(card, gravest.map(|one| trend::chart(&one.series)))
     }
 }
 

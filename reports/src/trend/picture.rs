@@ -126,33 +126,26 @@ fn ink(series: &Series, change: &ChangePoint) -> Ink {
     }
 }
 
-pub(super) fn chart(series: &Series) -> Chart {
+pub(crate) fn chart(series: &Series) -> Chart {
     Chart {
         heading: format::clean(&series.title),
         subtitle: format::clean(&series.subtitle),
         remark: series.remark(),
-        ..Chart::panels(entries(series), (1, HEIGHT), vec![panel(series, false)])
+        ..Chart::panels(entries(series), (1, HEIGHT), vec![panel(series)])
     }
 }
 
-/// Its points over time with their levels; `is_spark`: by their order, for what happened between
-/// sessions that are close together, and without labels.
-pub(crate) fn panel(series: &Series, is_spark: bool) -> Panel {
+/// Its points over time with their levels.
+fn panel(series: &Series) -> Panel {
     let points = &series.points;
-    let at = |place: usize| {
-        if is_spark {
-            place as f64
-        } else {
-            points[place].timestamp
-        }
-    };
+    let at = |place: usize| points[place].timestamp;
     let level = |from: usize, to: usize, ends: [f64; 2], ink| {
         let ends = [(at(from), ends[0]), (at(to - 1), ends[1])];
         Layer::line(None, ends.into(), (ink, 2.0, Dashes::None))
     };
     let levels = levels(series);
     let mut layers = Vec::new();
-    for change in series.changes().iter().filter(|_| !is_spark) {
+    for change in series.changes() {
         let level = levels.iter().find(|(from, ..)| *from == change.index);
         let ends = change.interval.zip(level);
         layers.extend(ends.map(|([low, high], (from, to, _))| {
@@ -161,7 +154,7 @@ pub(crate) fn panel(series: &Series, is_spark: bool) -> Panel {
             Layer::area(Some(along), Some(up), (ink(series, change), 0.22))
         }));
     }
-    layers.extend(marks(series, is_spark, &at));
+    layers.extend(marks(series));
     let slopes = series.changes().iter().filter(|change| change.gradual);
     layers.extend(slopes.map(|change| {
         let ends = [change.before, change.after];
@@ -172,18 +165,12 @@ pub(crate) fn panel(series: &Series, is_spark: bool) -> Panel {
     // The newest first: it is what one came for.
     let changes = series.changes().iter().rev();
     layers.extend(changes.map(|change| {
-        let label = (!is_spark).then(|| label(series, change));
-        let ink = ink(series, change);
-        let moment = Layer::moment(at(change.index), ink, label.unwrap_or_default());
+        let (ink, label) = (ink(series, change), label(series, change));
+        let moment = Layer::moment(at(change.index), ink, label);
         moment.hinted(hint(series, change))
     }));
     let times: Vec<f64> = points.iter().map(|point| point.timestamp).collect();
-    let along = if is_spark {
-        Axis::order(points.len())
-    } else {
-        Axis::time(&times)
-    };
-    Panel::of(along, value_axis(series), layers)
+    Panel::of(Axis::time(&times), value_axis(series), layers)
 }
 
 fn label(series: &Series, change: &ChangePoint) -> String {
@@ -195,25 +182,19 @@ fn label(series: &Series, change: &ChangePoint) -> String {
     format!("{}{word} · {}", ratio(change), revision(change))
 }
 
-/// Its points, or of very many a line; of a spark a line, and a mark at its end.
-fn marks(series: &Series, is_spark: bool, at: &impl Fn(usize) -> f64) -> Vec<Layer> {
-    let places = || 0..series.points.len();
-    let mark = |place: usize, size: f64, ink| {
-        let point = &series.points[place];
-        let (when, value) = (time(point.timestamp), series.value(point.value));
-        let spot = Spot::of((at(place), point.value), size, Look::of(ink, Shape::Disc));
-        Layer::mark(spot).hinted(format!("{when}, {}: {value}", point.revision))
-    };
-    if !is_spark && series.points.len() <= MOST_MARKS {
-        return places().map(|place| mark(place, 4.4, Ink::Muted)).collect();
+/// Its points, or of very many a line.
+fn marks(series: &Series) -> Vec<Layer> {
+    let points = series.points.iter();
+    if points.len() > MOST_MARKS {
+        let line: Vec<_> = points.map(|point| (point.timestamp, point.value)).collect();
+        let look = (Ink::Axis, 1.2, Dashes::None);
+        return vec![Layer::line(None, extremes(&line, 500), look)];
     }
-    let line: Vec<_> = places()
-        .map(|place| (at(place), series.points[place].value))
-        .collect();
-    let stretches = if is_spark { 120 } else { 500 };
-    let look = (Ink::Axis, 1.2, Dashes::None);
-    let line = Layer::line(None, extremes(&line, stretches), look);
-    let last = places().last().filter(|_| is_spark);
-    let last = last.map(|place| mark(place, 7.0, Ink::Text));
-    [line].into_iter().chain(last).collect()
+    let marks = points.map(|point| {
+        let (when, value) = (time(point.timestamp), series.value(point.value));
+        let look = Look::of(Ink::Muted, Shape::Disc);
+        let spot = Spot::of((point.timestamp, point.value), 4.4, look);
+        Layer::mark(spot).hinted(format!("{when}, {}: {value}", point.revision))
+    });
+    marks.collect()
 }

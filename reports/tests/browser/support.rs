@@ -12,7 +12,7 @@ use judge::{
 };
 use record::{SessionFolder, SuiteQuestion};
 use reports::{
-    Past, Source, View,
+    Source, View,
     format::Quantity,
     html,
     site::{self, Content},
@@ -117,7 +117,7 @@ pub(crate) fn comparison() -> Page {
     let view = View::of(&sources);
     let verdicts = &view.report.sessions[0].comparisons[0];
     let home = tempfile::tempdir().expect("a folder");
-    let file = reports::comparison::write(verdicts, FailOn::Regressed, &[], home.path());
+    let file = reports::comparison::write(verdicts, FailOn::Regressed, home.path());
     Page {
         file: file.expect("a page"),
         _home: home,
@@ -160,19 +160,10 @@ fn series() -> Series {
 
 /// A page of every kind but that of a session as it is.
 pub(crate) fn kinds() -> Vec<(String, Page)> {
-    let past = Past {
-        cell: "resnet50 · fp32 bs64".to_owned(),
-        image: "torch-2.11".to_owned(),
-        metric: "throughput_samples_per_second".to_owned(),
-        series: series(),
-        href: None,
-    };
-    let sources = [two_images()];
-    let with_past = html::render(&View::of(&sources).with_past(vec![past])).expect("a page");
     let trend = trend::html(&[series()], &[], "a series", "2026-11-22 20:00 UTC").expect("a page");
     let pages = [
         ("hostile", Page::of(&[hostile()])),
-        ("two images and their history", Page::with(&with_past)),
+        ("two images", Page::of(&[two_images()])),
         ("comparison", comparison()),
         ("claims", claims()),
         ("trend", Page::with(&trend)),

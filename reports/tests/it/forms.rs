@@ -270,15 +270,15 @@ fn reports_are_written_whole_or_not_at_all() {
     let folder = SessionFolder::at(home.path().join("session"));
     folder.create().unwrap();
     let out = home.path().join("out");
-    assert!(reports::write(&[], Vec::new(), &out).is_err());
-    assert!(reports::write(std::slice::from_ref(&folder), Vec::new(), &out).is_err());
+    assert!(reports::write(&[], &out).is_err());
+    assert!(reports::write(std::slice::from_ref(&folder), &out).is_err());
     assert!(!out.exists());
     let source = small().source();
     folder.write_session(&source.session).unwrap();
     for record in &source.records.records {
         folder.append(record).unwrap();
     }
-    let written = reports::write(&[folder], Vec::new(), &out).unwrap();
+    let written = reports::write(&[folder], &out).unwrap();
     for path in &written {
         assert!(path.metadata().unwrap().len() > 1000);
     }

@@ -16,7 +16,7 @@ fn top(page: &str) -> String {
         let verdicts = verdicts.unwrap_or_else(|error| panic!("{page}: {error}"));
         let verdicts = serde_json::from_slice(&verdicts).unwrap();
         let home = tempfile::tempdir().unwrap();
-        let page = comparison::write(&verdicts, FailOn::Regressed, &[], home.path());
+        let page = comparison::write(&verdicts, FailOn::Regressed, home.path());
         fs::read_to_string(page.unwrap()).unwrap()
     };
     let (_, rest) = html.split_once("<h1>").unwrap();

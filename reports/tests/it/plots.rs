@@ -1,12 +1,9 @@
 //! What single pictures show, read back from the page.
 
-use reports::{Past, Source, View, html, markdown};
+use reports::{Source, View, html, markdown};
 use roxmltree::Document;
 
-use crate::{
-    support::{self, Fake},
-    trend,
-};
+use crate::support::{self, Fake};
 
 /// The inside of a page's section; `None` where it has none of this name.
 fn section(sources: &[Source], id: &str) -> Option<String> {
@@ -343,37 +340,5 @@ fn bandwidth_against_the_size_of_a_message_is_a_curve_for_each_image() {
         section.matches("<polyline class=\"s-series-").count(),
         2,
         "{section}"
-    );
-}
-
-fn past(level: impl Fn(u32) -> f64) -> Past {
-    Past {
-        cell: "resnet50 · fp32 bs64".to_owned(),
-        image: "torch-2.11-cu130".to_owned(),
-        metric: "throughput_samples_per_second".to_owned(),
-        series: trend::series("resnet50", trend::points(40, level)),
-        href: Some("../trends/resnet50.html#throughput".to_owned()),
-    }
-}
-
-#[test]
-fn a_history_stands_beside_its_metrics_and_changes_come_first() {
-    let sources = [Fake::gpu().source()];
-    assert_eq!(section(&sources, "history"), None);
-    let fell = |i| if i < 25 { 940.0 } else { 890.0 };
-    let view = View::of(&sources).with_past(vec![past(|_| 940.0), past(fell)]);
-    let page = html::render(&view).unwrap();
-    let start = page.find("<section id=\"history\"").unwrap();
-    let section = &page[start..];
-    let (changed, steady) = (
-        section.find(" % at r25, regressed"),
-        section.find("no change in 40 points"),
-    );
-    assert!(changed.is_some() && steady.is_some() && changed < steady);
-    assert!(section.contains("<a href=\"../trends/resnet50.html#throughput\">"));
-    let text = markdown::render(&view);
-    assert!(
-        text.contains("| [throughput](../trends/resnet50.html#throughput) |"),
-        "{text}"
     );
 }

@@ -57,7 +57,6 @@ fn trends() -> Vec<Trend> {
         series: vec![Followed {
             cell: "resnet-tiny · fp32 bs8".to_owned(),
             metric: "throughput_samples_per_second".to_owned(),
-            judged: series.points.clone(),
             series,
             from,
         }],
@@ -176,7 +175,7 @@ fn a_comparison_leads_to_its_sessions_and_they_to_it() {
     let mut verdicts = comparison::verdicts();
     (verdicts.base.session, verdicts.head.session) = ("first".into(), "second".into());
     let place = root.join("upgrade");
-    reports::comparison::write(&verdicts, FailOn::Regressed, &[], &place).unwrap();
+    reports::comparison::write(&verdicts, FailOn::Regressed, &place).unwrap();
     let out = home.path().join("site");
     site::draw(&content(&root), &out).unwrap();
     let files = files(&out);
@@ -256,24 +255,4 @@ fn what_is_damaged_is_left_out_below_a_folder_and_an_error_where_it_is_named() {
     site::check(&empty).unwrap();
     let error = site::check(&root).unwrap_err().to_string();
     assert!(error.contains("is no site of Torchgauge"), "{error}");
-}
-
-#[test]
-fn a_page_stays_as_it_is_when_the_history_goes_on() {
-    let home = tempfile::tempdir().unwrap();
-    let root = home.path().join("measured");
-    write(&small("first", 1), &root.join("first"));
-    let (one, two) = (home.path().join("one"), home.path().join("two"));
-    let mut before = content(&root);
-    let followed = &mut before.trends[0].series[0];
-    followed.series.points.truncate(39);
-    followed.judged.truncate(39);
-    followed.from.truncate(39);
-    site::draw(&before, &one).unwrap();
-    let page = fs::read_to_string(one.join("first/report.html")).unwrap();
-    assert!(page.contains(" % at r25, regressed"), "{page}");
-    write(&small("second", 2), &root.join("second"));
-    site::draw(&content(&root), &two).unwrap();
-    let later = fs::read_to_string(two.join("first/report.html")).unwrap();
-    assert_eq!(page, later);
 }

@@ -1,6 +1,6 @@
 //! What the CUDA allocator says about its own settings.
 
-use crate::{Result, cuda::text, error::call, ffi};
+use crate::{Result, cuda::text, ffi};
 
 /// The settings in effect, read back from libtorch: a setting that did not take shows here.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,7 +38,7 @@ pub fn effective() -> Result<Settings> {
         roundup_power2_divisions_length: 0,
     };
     // SAFETY: both pointers are valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_cuda_allocator(&raw mut raw, failure) })?;
+    unsafe { ffi::cuda_allocator(&raw mut raw)? };
     let intervals = usize::try_from(raw.roundup_power2_divisions_length).unwrap_or_default();
     Ok(Settings {
         backend: text(&raw.backend),

@@ -49,9 +49,7 @@ impl Recording {
     pub fn begin(gpu: Option<u32>) -> Result<Self> {
         let index = crate::cuda::raw_index(gpu.unwrap_or_default());
         // SAFETY: the pointer is valid for the call.
-        call(|failure| unsafe {
-            ffi::torchgauge_attribution_begin(gpu.is_some(), index, failure);
-        })?;
+        unsafe { ffi::attribution_begin(gpu.is_some(), index)? };
         Ok(Self(()))
     }
 
@@ -60,7 +58,7 @@ impl Recording {
         let mut all: Vec<Happened> = Vec::new();
         let into = (&raw mut all).cast::<c_void>();
         // SAFETY: `take` gets back the vector that is borrowed here for as long as the call lasts.
-        call(|failure| unsafe { ffi::torchgauge_attribution_end(into, Some(take), failure) })?;
+        unsafe { ffi::attribution_end(into, Some(take))? };
         Ok(all)
     }
 }
@@ -68,9 +66,7 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         // SAFETY: the pointers are valid for the call; without a visitor nothing is written to.
-        let _ = call(|failure| unsafe {
-            ffi::torchgauge_attribution_end(std::ptr::null_mut(), None, failure);
-        });
+        let _ = unsafe { ffi::attribution_end(std::ptr::null_mut(), None) };
     }
 }
 

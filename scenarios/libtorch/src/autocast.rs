@@ -2,7 +2,7 @@
 
 use std::{marker::PhantomData, ptr};
 
-use crate::{Result, error::call, ffi};
+use crate::{Result, ffi};
 
 /// The shorter type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,14 +49,13 @@ pub struct State {
 pub fn state(device: DeviceType) -> Result<State> {
     let (mut number, mut cache_enabled) = (-1, false);
     // SAFETY: the pointers are valid for the call.
-    call(|failure| unsafe {
-        ffi::torchgauge_autocast_read(
+    unsafe {
+        ffi::autocast_read(
             device == DeviceType::Cuda,
             &raw mut number,
             &raw mut cache_enabled,
-            failure,
-        );
-    })?;
+        )?
+    };
     Ok(State {
         dtype: Dtype::from_number(number),
         cache_enabled,
@@ -83,15 +82,14 @@ impl Scope {
     pub fn enter(device: DeviceType, dtype: Option<Dtype>, cache_enabled: bool) -> Result<Self> {
         let mut raw = ptr::null_mut();
         // SAFETY: both pointers are valid for the call.
-        call(|failure| unsafe {
-            ffi::torchgauge_autocast_enter(
+        unsafe {
+            ffi::autocast_enter(
                 device == DeviceType::Cuda,
                 dtype.map_or(-1, Dtype::number),
                 cache_enabled,
                 &raw mut raw,
-                failure,
-            );
-        })?;
+            )?
+        };
         Ok(Self {
             raw,
             not_send: PhantomData,
@@ -103,7 +101,7 @@ impl Drop for Scope {
     fn drop(&mut self) {
         // SAFETY: `raw` came from `enter` on this thread and is given back once.
         // Restoring a state that was there before does not fail.
-        let _ = call(|failure| unsafe { ffi::torchgauge_autocast_leave(self.raw, failure) });
+        let _ = unsafe { ffi::autocast_leave(self.raw) };
     }
 }
 

@@ -5,9 +5,7 @@ use std::{borrow::Borrow, ptr};
 use tch::Tensor;
 
 use crate::{
-    Result,
-    error::call,
-    ffi,
+    Result, ffi,
     tensors::{optional, pointers, take},
 };
 
@@ -16,7 +14,7 @@ use crate::{
 pub fn inference_mode<T>(work: impl FnOnce() -> T) -> Result<T> {
     let mut guard = ptr::null_mut();
     // SAFETY: the pointers are valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_inference_enter(&raw mut guard, failure) })?;
+    unsafe { ffi::inference_enter(&raw mut guard)? };
     let guard = Inference(guard);
     let done = work();
     drop(guard);
@@ -42,7 +40,7 @@ pub fn backward(loss: &Tensor) -> Result<()> {
 pub fn backward_from(output: &Tensor, gradient: Option<&Tensor>) -> Result<()> {
     let gradient = optional(gradient);
     // SAFETY: the tensors are alive for the call, `failure` is valid.
-    call(|failure| unsafe { ffi::torchgauge_backward(output.as_ptr(), gradient, failure) })
+    unsafe { ffi::backward(output.as_ptr(), gradient) }
 }
 
 /// Sets the gradients to none, as Python's `zero_grad(set_to_none=True)`: their memory is
@@ -50,16 +48,14 @@ pub fn backward_from(output: &Tensor, gradient: Option<&Tensor>) -> Result<()> {
 pub fn zero_grad<T: Borrow<Tensor>>(parameters: &[T]) -> Result<()> {
     let parameters = pointers(parameters);
     // SAFETY: the tensors are alive for the call, `failure` is valid.
-    call(|failure| unsafe {
-        ffi::torchgauge_zero_grad(parameters.as_ptr(), parameters.len(), failure);
-    })
+    unsafe { ffi::zero_grad(parameters.as_ptr(), parameters.len()) }
 }
 
 /// The gradient, sharing its memory; `None` where there is none.
 pub fn gradient(tensor: &Tensor) -> Result<Option<Tensor>> {
     let mut raw = ptr::null_mut();
     // SAFETY: the tensor is alive for the call, the other pointers are valid.
-    call(|failure| unsafe { ffi::torchgauge_gradient(tensor.as_ptr(), &raw mut raw, failure) })?;
+    unsafe { ffi::gradient(tensor.as_ptr(), &raw mut raw)? };
     // SAFETY: null, or a new tensor that is ours.
     Ok((!raw.is_null()).then(|| unsafe { take(raw) }))
 }

@@ -22,7 +22,7 @@ use torch_sys::C_tensor;
 
 use crate::{
     Result, catch,
-    error::{call, pass_on},
+    error::pass_on,
     ffi,
     tensors::{pointers, take},
 };
@@ -54,17 +54,16 @@ pub fn run_many(
     let mut output = ptr::null_mut();
     // SAFETY: the inputs are alive for the call. `body` passes to the shim, which calls it
     // through `call_body` from one thread at a time and gives it back once through `drop_body`.
-    call(|failure| unsafe {
-        ffi::torchgauge_checkpoint(
+    unsafe {
+        ffi::checkpoint(
             inputs.as_ptr(),
             inputs.len(),
             Box::into_raw(body).cast(),
             call_body,
             drop_body,
             &raw mut output,
-            failure,
-        );
-    })?;
+        )?
+    };
     // SAFETY: the shim succeeded, so `output` is a new tensor that is ours.
     Ok(unsafe { take(output) })
 }

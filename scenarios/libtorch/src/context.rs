@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use crate::{Error, Result, error::call, ffi};
+use crate::{Error, Result, ffi};
 
 /// libtorch's version, such as `2.11.0`: of the headers that the shim was compiled with.
 pub fn version() -> &'static str {
@@ -20,13 +20,13 @@ pub fn set_threads(threads: u32) -> Result<()> {
             message: format!("expected at least one thread and less than 2^31, got {threads}"),
         })?;
     // SAFETY: the pointer is valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_set_threads(threads, failure) })
+    unsafe { ffi::set_threads(threads) }
 }
 
 /// Seeds the random generators of the CPU and of every GPU.
 pub fn seed(seed: u64) -> Result<()> {
     // SAFETY: the pointer is valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_seed(seed, failure) })
+    unsafe { ffi::seed(seed) }
 }
 
 /// Whether libtorch must take deterministic algorithms only, and refuse operations that
@@ -35,7 +35,7 @@ pub fn seed(seed: u64) -> Result<()> {
 /// On a GPU cuBLAS also wants `CUBLAS_WORKSPACE_CONFIG=:4096:8` in the environment.
 pub fn set_deterministic(on: bool) -> Result<()> {
     // SAFETY: the pointer is valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_set_deterministic(on, failure) })
+    unsafe { ffi::set_deterministic(on) }
 }
 
 /// Which kernels `scaled_dot_product_attention` may use.
@@ -63,7 +63,7 @@ pub fn set_attention(kernels: AttentionKernels) -> Result<()> {
         math,
     } = kernels;
     // SAFETY: the pointer is valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_set_attention(flash, efficient, cudnn, math, failure) })
+    unsafe { ffi::set_attention(flash, efficient, cudnn, math) }
 }
 
 /// Ends the process without the exit handlers of libtorch and CUDA: they give back what the

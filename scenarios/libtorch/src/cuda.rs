@@ -15,7 +15,7 @@ pub use event::Event;
 pub use facts::facts;
 pub use graph::{Graph, on_side_stream};
 
-use crate::{Error, Result, error::call, ffi};
+use crate::{Error, Result, ffi};
 
 /// Whether this build has the CUDA half at all.
 pub fn built() -> bool {
@@ -27,7 +27,7 @@ pub fn built() -> bool {
 pub fn device_count() -> Result<u32> {
     let mut count = 0;
     // SAFETY: both pointers are valid for the call.
-    match call(|failure| unsafe { ffi::torchgauge_cuda_device_count(&raw mut count, failure) }) {
+    match unsafe { ffi::cuda_device_count(&raw mut count) } {
         Ok(()) => Ok(u32::try_from(count).unwrap_or_default()),
         Err(Error::NotBuiltWithCuda) => Ok(0),
         Err(error) => Err(error),
@@ -42,13 +42,13 @@ pub fn is_available() -> bool {
 /// Makes the GPU current for this thread, and its context real.
 pub fn start(index: u32) -> Result<()> {
     // SAFETY: the pointer is valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_cuda_start(raw_index(index), failure) })
+    unsafe { ffi::cuda_start(raw_index(index)) }
 }
 
 /// Waits until the current GPU has nothing left to do.
 pub fn synchronize() -> Result<()> {
     // SAFETY: the pointer is valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_cuda_synchronize(failure) })
+    unsafe { ffi::cuda_synchronize() }
 }
 
 /// Memory of a GPU over all processes.
@@ -66,14 +66,13 @@ pub fn memory_info(index: u32) -> Result<MemoryInfo> {
         total_bytes: 0,
     };
     // SAFETY: the pointers are valid for the call.
-    call(|failure| unsafe {
-        ffi::torchgauge_cuda_memory_info(
+    unsafe {
+        ffi::cuda_memory_info(
             raw_index(index),
             &raw mut info.free_bytes,
             &raw mut info.total_bytes,
-            failure,
-        );
-    })?;
+        )?
+    };
     Ok(info)
 }
 
@@ -89,7 +88,7 @@ pub struct Tf32 {
 /// Sets where single-precision work may use tf32.
 pub fn set_tf32(tf32: Tf32) -> Result<()> {
     // SAFETY: the pointer is valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_cuda_set_tf32(tf32.matmul, tf32.cudnn, failure) })
+    unsafe { ffi::cuda_set_tf32(tf32.matmul, tf32.cudnn) }
 }
 
 /// Where single-precision work may use tf32, as libtorch says.
@@ -99,30 +98,26 @@ pub fn tf32() -> Result<Tf32> {
         cudnn: false,
     };
     // SAFETY: the pointers are valid for the call.
-    call(|failure| unsafe {
-        ffi::torchgauge_cuda_tf32(&raw mut tf32.matmul, &raw mut tf32.cudnn, failure);
-    })?;
+    unsafe { ffi::cuda_tf32(&raw mut tf32.matmul, &raw mut tf32.cudnn)? };
     Ok(tf32)
 }
 
 /// Whether cuDNN tries all its algorithms for a new shape and keeps the fastest.
 pub fn set_cudnn_benchmark(on: bool) -> Result<()> {
     // SAFETY: the pointer is valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_cuda_set_cudnn_benchmark(on, failure) })
+    unsafe { ffi::cuda_set_cudnn_benchmark(on) }
 }
 
 /// Gives cached memory that no tensor uses back to the driver.
 pub fn empty_cache() -> Result<()> {
     // SAFETY: the pointer is valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_cuda_empty_cache(failure) })
+    unsafe { ffi::cuda_empty_cache() }
 }
 
 /// Limits the allocator to a share of the GPU's memory, in 0 to 1.
 pub fn set_memory_fraction(index: u32, fraction: f64) -> Result<()> {
     // SAFETY: the pointer is valid for the call.
-    call(|failure| unsafe {
-        ffi::torchgauge_cuda_set_memory_fraction(raw_index(index), fraction, failure);
-    })
+    unsafe { ffi::cuda_set_memory_fraction(raw_index(index), fraction) }
 }
 
 /// What C++ takes an index as; too large a one is refused there like any that is not a GPU's.

@@ -17,7 +17,7 @@ use tch::Tensor;
 
 use crate::{
     Error, Result, catch,
-    error::{call, pass_on},
+    error::pass_on,
     ffi,
     tensors::{optional, pointers},
 };
@@ -84,8 +84,8 @@ impl ProcessGroup {
         let timeout = u64::try_from(at.timeout.as_millis()).unwrap_or(u64::MAX);
         let mut group = ptr::null_mut();
         // SAFETY: the pointers are valid for the call.
-        exchange(|failure| unsafe {
-            ffi::torchgauge_group_new(
+        exchange(unsafe {
+            ffi::group_new(
                 host.as_ptr(),
                 at.port,
                 number(at.rank),
@@ -93,8 +93,7 @@ impl ProcessGroup {
                 gpu.map_or(-1, number),
                 timeout,
                 &raw mut group,
-                failure,
-            );
+            )
         })?;
         Ok(Self {
             group,
@@ -137,8 +136,8 @@ impl ProcessGroup {
         let mut work = ptr::null_mut();
         // SAFETY: the tensors are alive for the call and the work keeps them; the other pointers
         // are valid.
-        exchange(|failure| unsafe {
-            ffi::torchgauge_collective(
+        exchange(unsafe {
+            ffi::collective(
                 self.group,
                 kind,
                 output.as_ptr(),
@@ -146,8 +145,7 @@ impl ProcessGroup {
                 peer,
                 is_waited_for,
                 &raw mut work,
-                failure,
-            );
+            )
         })?;
         Ok(Work(work))
     }
@@ -166,16 +164,14 @@ impl ProcessGroup {
     pub fn broadcast<T: Borrow<Tensor>>(self, tensors: &[T]) -> Result<()> {
         let tensors = pointers(tensors);
         // SAFETY: the tensors are alive for the call, `failure` is valid.
-        exchange(|failure| unsafe {
-            ffi::torchgauge_group_broadcast(self.group, tensors.as_ptr(), tensors.len(), failure);
-        })
+        exchange(unsafe { ffi::group_broadcast(self.group, tensors.as_ptr(), tensors.len()) })
     }
 }
 
 impl Work {
     pub fn wait(&self) -> Result<()> {
         // SAFETY: the work is ours and alive, `failure` is valid.
-        exchange(|failure| unsafe { ffi::torchgauge_collective_wait(self.0, failure) })
+        exchange(unsafe { ffi::collective_wait(self.0) })
     }
 }
 
@@ -193,14 +189,13 @@ impl Reducer {
         let mut reducer = ptr::null_mut();
         // SAFETY: the tensors are alive for the call and the reducer keeps them; the other
         // pointers are valid.
-        exchange(|failure| unsafe {
-            ffi::torchgauge_reducer_new(
+        exchange(unsafe {
+            ffi::reducer_new(
                 group.group,
                 parameters.as_ptr(),
                 parameters.len(),
                 &raw mut reducer,
-                failure,
-            );
+            )
         })?;
         Ok(Self(reducer))
     }
@@ -208,15 +203,13 @@ impl Reducer {
     /// A forward begins, after whose backward gradients are exchanged, or are not.
     pub fn before_forward(&mut self, exchanges: bool) -> Result<()> {
         // SAFETY: the reducer is ours and alive, `failure` is valid.
-        exchange(|failure| unsafe {
-            ffi::torchgauge_reducer_before_forward(self.0, exchanges, failure);
-        })
+        exchange(unsafe { ffi::reducer_before_forward(self.0, exchanges) })
     }
 
     /// The next backward exchanges gradients; one without this call adds to them alone.
     pub fn before_backward(&mut self) -> Result<()> {
         // SAFETY: as above.
-        exchange(|failure| unsafe { ffi::torchgauge_reducer_before_backward(self.0, failure) })
+        exchange(unsafe { ffi::reducer_before_backward(self.0) })
     }
 }
 
@@ -231,7 +224,7 @@ impl Drop for Reducer {
 /// yet. Views of the tensor stay views of it.
 pub fn resize_storage(tensor: &Tensor, bytes: usize) -> Result<()> {
     // SAFETY: the tensor is alive for the call, `failure` is valid.
-    call(|failure| unsafe { ffi::torchgauge_resize_storage(tensor.as_ptr(), bytes, failure) })
+    unsafe { ffi::resize_storage(tensor.as_ptr(), bytes) }
 }
 
 type Body = Box<dyn Fn() -> Result<()> + Send>;
@@ -242,15 +235,14 @@ pub fn on_gradient(tensor: &Tensor, body: impl Fn() -> Result<()> + Send + 'stat
     let body: Box<Body> = Box::new(Box::new(body));
     // SAFETY: the tensor is alive for the call. `body` passes to the shim, which calls it through
     // `call_body` and gives it back once through `drop_body`.
-    call(|failure| unsafe {
-        ffi::torchgauge_on_gradient(
+    unsafe {
+        ffi::on_gradient(
             tensor.as_ptr(),
             Box::into_raw(body).cast(),
             call_body,
             drop_body,
-            failure,
-        );
-    })
+        )
+    }
 }
 
 /// # Safety
@@ -298,9 +290,9 @@ unsafe extern "C" fn terminated(message: *const c_char) {
     });
 }
 
-/// Calls across the border; what libtorch throws is of an exchange.
-fn exchange(body: impl FnOnce(*mut ffi::Failure)) -> Result<()> {
-    call(body).map_err(|error| match error {
+/// What libtorch threw is of an exchange.
+fn exchange(result: Result<()>) -> Result<()> {
+    result.map_err(|error| match error {
         Error::Libtorch { message } => Error::Exchange { message },
         other => other,
     })

@@ -7,9 +7,7 @@ use std::ptr;
 use tch::Tensor;
 
 use crate::{
-    Result,
-    error::call,
-    ffi,
+    Result, ffi,
     tensors::{optional, take},
 };
 
@@ -35,16 +33,15 @@ pub fn linear(
 ) -> Result<Tensor> {
     let (each, mut output) = (scaling == Scaling::Row, ptr::null_mut());
     // SAFETY: the tensors are alive for the call, the bias may be null, the rest is valid.
-    call(|failure| unsafe {
-        ffi::torchgauge_fp8_linear(
+    unsafe {
+        ffi::fp8_linear(
             input.as_ptr(),
             weight.as_ptr(),
             optional(bias),
             each,
             &raw mut output,
-            failure,
-        );
-    })?;
+        )?
+    };
     // SAFETY: a new tensor that is ours.
     Ok(unsafe { take(output) })
 }

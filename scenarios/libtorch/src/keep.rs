@@ -34,25 +34,16 @@ impl Keeper {
     pub fn new(mover: Option<&Mover>, form: Form, weights: &[&Tensor]) -> Result<Self> {
         let (weights, mut raw) = (pointers(weights), ptr::null_mut());
         let mover = mover.map_or(ptr::null(), Mover::raw);
+        let (list, n) = (weights.as_ptr(), weights.len());
         // SAFETY: the list has the length given, and everything is alive for the call.
-        call(|failure| unsafe {
-            let n = weights.len();
-            ffi::torchgauge_keep_new(
-                mover,
-                form as i32,
-                weights.as_ptr(),
-                n,
-                &raw mut raw,
-                failure,
-            );
-        })?;
+        unsafe { ffi::keep_new(mover, form as i32, list, n, &raw mut raw)? };
         Ok(Self(raw))
     }
 
     /// This thread's next blocks are those of one forward, until what is returned is dropped.
     pub fn pass(&self) -> Result<Pass<'_>> {
         // SAFETY: `self.0` is alive.
-        call(|failure| unsafe { ffi::torchgauge_keep_begin(self.0, failure) })?;
+        unsafe { ffi::keep_begin(self.0)? };
         Ok(Pass(PhantomData))
     }
 }
@@ -60,7 +51,7 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         // SAFETY: `self.0` came from `new` and is given back once; graphs keep what they need of it.
-        let _ = call(|failure| unsafe { ffi::torchgauge_keep_free(self.0, failure) });
+        let _ = unsafe { ffi::keep_free(self.0) };
     }
 }
 

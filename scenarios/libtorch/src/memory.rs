@@ -6,7 +6,7 @@ use std::{ffi::CString, os::unix::ffi::OsStrExt as _, path::Path};
 
 use protocol::Shortage;
 
-use crate::{Error, Result, allocator, error::call, ffi};
+use crate::{Error, Result, allocator, ffi};
 
 /// Statistics of a GPU's caching allocator. `None` where its backend does not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub fn device_stats(index: u32) -> Result<DeviceStats> {
     let mut raw = ffi::DeviceStats::default();
     let index = crate::cuda::raw_index(index);
     // SAFETY: both pointers are valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_cuda_device_stats(index, &raw mut raw, failure) })?;
+    unsafe { ffi::cuda_device_stats(index, &raw mut raw)? };
     // The counters are signed in libtorch and never negative.
     let count = |value: i64| u64::try_from(value).unwrap_or_default();
     let blocks = |value: i64| raw.counts_blocks.then(|| count(value));
@@ -79,29 +79,23 @@ pub fn device_stats(index: u32) -> Result<DeviceStats> {
 pub fn watch_shortages(index: u32) -> Result<()> {
     let index = crate::cuda::raw_index(index);
     // SAFETY: the pointer is valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_cuda_watch_shortages(index, failure) })
+    unsafe { ffi::cuda_watch_shortages(index) }
 }
 
 /// The last allocation that failed since [`watch_shortages`], where one did. Trials that go on
 /// without it, such as those of cuDNN's algorithms, count too.
 pub fn last_shortage() -> Option<Shortage> {
-    let mut raw = ffi::Shortage::default();
+    let mut last = Shortage::default();
     // SAFETY: the pointer is valid for the call.
-    let is_known = unsafe { ffi::torchgauge_cuda_last_shortage(&raw mut raw) };
-    is_known.then_some(Shortage {
-        requested_bytes: raw.requested_bytes,
-        free_bytes: raw.free_bytes,
-        capacity_bytes: raw.capacity_bytes,
-        allocated_bytes: raw.allocated_bytes,
-        reserved_bytes: raw.reserved_bytes,
-    })
+    let is_known = unsafe { ffi::torchgauge_cuda_last_shortage(&raw mut last) };
+    is_known.then_some(last)
 }
 
 /// Lets the GPU's peaks start again from what is in use now.
 pub fn reset_peak(index: u32) -> Result<()> {
     let index = crate::cuda::raw_index(index);
     // SAFETY: the pointer is valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_cuda_reset_peak(index, failure) })
+    unsafe { ffi::cuda_reset_peak(index) }
 }
 
 /// The largest block that the GPU's caching allocator holds and that nothing uses; 0 where there is
@@ -112,23 +106,21 @@ pub fn largest_free_block_bytes(index: u32) -> Result<Option<u64>> {
     }
     let (index, mut bytes) = (crate::cuda::raw_index(index), 0);
     // SAFETY: both pointers are valid for the call.
-    call(|failure| unsafe {
-        ffi::torchgauge_cuda_largest_free_block(index, &raw mut bytes, failure);
-    })?;
+    unsafe { ffi::cuda_largest_free_block(index, &raw mut bytes)? };
     Ok(Some(bytes))
 }
 
 /// From now on the last so many allocations of all GPUs, and what freed them, are known.
 pub fn record_history(entries: u32) -> Result<()> {
     // SAFETY: the pointer is valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_cuda_record_history(entries.into(), failure) })
+    unsafe { ffi::cuda_record_history(entries.into()) }
 }
 
 /// Keeps what is known now for [`write_snapshot`]. Where an allocation fails after
 /// [`watch_shortages`] this happens by itself.
 pub fn keep_snapshot() -> Result<()> {
     // SAFETY: the pointer is valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_cuda_keep_snapshot(failure) })
+    unsafe { ffi::cuda_keep_snapshot() }
 }
 
 /// Writes what was kept last, as `torch.cuda._memory_viz` reads it; nothing where nothing was.
@@ -136,7 +128,7 @@ pub fn write_snapshot(path: &Path) -> Result<()> {
     // A path with a zero byte in it opens nothing.
     let path = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
     // SAFETY: both pointers are valid for the call.
-    match call(|failure| unsafe { ffi::torchgauge_cuda_write_snapshot(path.as_ptr(), failure) }) {
+    match unsafe { ffi::cuda_write_snapshot(path.as_ptr()) } {
         Err(Error::NotBuiltWithCuda) => Ok(()),
         written => written,
     }

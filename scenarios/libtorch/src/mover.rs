@@ -6,9 +6,7 @@ use std::ptr;
 use tch::Tensor;
 
 use crate::{
-    Error, Result,
-    error::call,
-    ffi,
+    Error, Result, ffi,
     tensors::{pointers, take},
 };
 
@@ -29,9 +27,7 @@ impl Mover {
     pub fn new(gpu: Option<u32>, limit: u64, least: u64) -> Result<Self> {
         let (gpu, mut raw) = (gpu.map_or(-1, crate::cuda::raw_index), ptr::null_mut());
         // SAFETY: the pointers are valid for the call.
-        call(|failure| unsafe {
-            ffi::torchgauge_mover_new(gpu, limit, least, &raw mut raw, failure);
-        })?;
+        unsafe { ffi::mover_new(gpu, limit, least, &raw mut raw)? };
         Ok(Self(raw))
     }
 
@@ -51,9 +47,7 @@ impl Mover {
     pub fn host_like(&self, tensor: &Tensor) -> Result<Tensor> {
         let mut host = ptr::null_mut();
         // SAFETY: everything is alive for the call.
-        call(|failure| unsafe {
-            ffi::torchgauge_mover_host_like(self.0, tensor.as_ptr(), &raw mut host, failure);
-        })?;
+        unsafe { ffi::mover_host_like(self.0, tensor.as_ptr(), &raw mut host)? };
         // SAFETY: the shim succeeded, so `host` is a new tensor that is ours.
         Ok(unsafe { take(host) })
     }
@@ -61,7 +55,7 @@ impl Mover {
     /// From now on, while [`Self::send`] is on, backward hands each parameter's gradient over to its
     /// tensor in `hosts` and drops it. For the life of the parameters.
     pub fn watch(&self, parameters: &[Tensor], hosts: &[Tensor]) -> Result<()> {
-        self.with_pairs(parameters, hosts, ffi::torchgauge_mover_watch)
+        self.with_pairs(parameters, hosts, ffi::mover_watch)
     }
 
     /// Whether gradients go over as they are made, or gather on the device.
@@ -74,15 +68,13 @@ impl Mover {
     pub fn finish(&self, parameters: usize) -> Result<Vec<bool>> {
         let mut sent = vec![false; parameters];
         // SAFETY: `sent` has room for as many as are asked for.
-        call(|failure| unsafe {
-            ffi::torchgauge_mover_finish(self.0, sent.as_mut_ptr(), parameters, failure);
-        })?;
+        unsafe { ffi::mover_finish(self.0, sent.as_mut_ptr(), parameters)? };
         Ok(sent)
     }
 
     /// Copies `hosts` to `parameters`. Returns at once; what the device does next waits for it.
     pub fn bring_back(&self, parameters: &[Tensor], hosts: &[Tensor]) -> Result<()> {
-        self.with_pairs(parameters, hosts, ffi::torchgauge_mover_return)
+        self.with_pairs(parameters, hosts, ffi::mover_return)
     }
 
     fn with_pairs(
@@ -98,10 +90,7 @@ impl Mover {
         }
         let (parameters, hosts) = (pointers(parameters), pointers(hosts));
         // SAFETY: both lists have the length given, and everything is alive for the call.
-        call(|failure| unsafe {
-            let (parameters, n) = (parameters.as_ptr(), hosts.len());
-            function(self.0, parameters, hosts.as_ptr(), n, failure);
-        })
+        unsafe { function(self.0, parameters.as_ptr(), hosts.as_ptr(), hosts.len()) }
     }
 }
 
@@ -109,6 +98,6 @@ impl Drop for Mover {
     fn drop(&mut self) {
         // SAFETY: `self.0` came from `new` and is given back once. What is still under way keeps
         // what it needs.
-        let _ = call(|failure| unsafe { ffi::torchgauge_mover_free(self.0, failure) });
+        let _ = unsafe { ffi::mover_free(self.0) };
     }
 }

@@ -10,9 +10,7 @@ use tch::Tensor;
 use torch_sys::C_tensor;
 
 use crate::{
-    Error, Result,
-    error::call,
-    ffi,
+    Error, Result, ffi,
     tensors::{optional, pointers},
 };
 
@@ -73,17 +71,16 @@ pub fn fused_sgd_<P: Borrow<Tensor>, G: Borrow<Tensor>, M: Borrow<Tensor>>(
         buffers.as_ptr()
     };
     // SAFETY: the lists have the length given or are null, and everything is alive for the call.
-    call(|failure| unsafe {
-        ffi::torchgauge_fused_sgd(
+    unsafe {
+        ffi::fused_sgd(
             parameters.as_ptr(),
             gradients.as_ptr(),
             buffers_or_null,
             parameters.len(),
             options,
             optional(found_inf),
-            failure,
-        );
-    })
+        )
+    }
 }
 
 /// One step of `AdamW`; nothing where `found_inf` is 1, as [`fused_sgd_`].
@@ -114,8 +111,8 @@ where
     let (exp_avgs, exp_avg_sqs) = (pointers(exp_avgs), pointers(exp_avg_sqs));
     let steps = pointers(steps);
     // SAFETY: the lists have the length given, and everything is alive for the call.
-    call(|failure| unsafe {
-        ffi::torchgauge_fused_adamw(
+    unsafe {
+        ffi::fused_adamw(
             parameters.as_ptr(),
             gradients.as_ptr(),
             exp_avgs.as_ptr(),
@@ -124,9 +121,8 @@ where
             parameters.len(),
             options,
             optional(found_inf),
-            failure,
-        );
-    })
+        )
+    }
 }
 
 /// Multiplies the gradients by `inverse_scale` in place, and sets `found_inf` to 1 where any
@@ -139,15 +135,14 @@ pub fn unscale_and_check_<G: Borrow<Tensor>>(
 ) -> Result<()> {
     let gradients = pointers(gradients);
     // SAFETY: everything is alive for the call.
-    call(|failure| unsafe {
-        ffi::torchgauge_unscale(
+    unsafe {
+        ffi::unscale(
             gradients.as_ptr(),
             gradients.len(),
             found_inf.as_ptr(),
             inverse_scale.as_ptr(),
-            failure,
-        );
-    })
+        )
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -180,15 +175,14 @@ pub fn update_scale_(
     found_inf: &Tensor,
 ) -> Result<()> {
     // SAFETY: everything is alive for the call.
-    call(|failure| unsafe {
-        ffi::torchgauge_update_scale(
+    unsafe {
+        ffi::update_scale(
             scale.as_ptr(),
             growth_tracker.as_ptr(),
             found_inf.as_ptr(),
             update.growth_factor,
             update.backoff_factor,
             i64::from(update.growth_interval),
-            failure,
-        );
-    })
+        )
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{ffi::c_void, slice};
 
-use crate::{Result, error::call, ffi};
+use crate::{Result, ffi};
 
 /// One run of a kernel on a GPU, or of an operator or a call on the CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Profiler {
     /// Begins to follow kernels (`cuda`), or the CPU's operators. There can be one at a time.
     pub fn begin(cuda: bool) -> Result<Self> {
         // SAFETY: the pointer is valid for the call.
-        call(|failure| unsafe { ffi::torchgauge_profiler_begin(cuda, failure) })?;
+        unsafe { ffi::profiler_begin(cuda)? };
         Ok(Self(()))
     }
 
@@ -36,7 +36,7 @@ impl Profiler {
         let mut all: Vec<Profiled> = Vec::new();
         let into = (&raw mut all).cast::<c_void>();
         // SAFETY: `take` gets back the vector that is borrowed here for as long as the call lasts.
-        call(|failure| unsafe { ffi::torchgauge_profiler_end(into, take, failure) })?;
+        unsafe { ffi::profiler_end(into, take)? };
         Ok(all)
     }
 }

@@ -4,6 +4,8 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::{ParseError, text::text_form};
+
 /// Which allocator libtorch takes device memory with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AllocatorBackend {
@@ -43,11 +45,6 @@ pub struct Allocator {
     /// Sizes are rounded up to this many steps between powers of two; a power of two.
     pub roundup_power2_divisions: Option<u64>,
 }
-
-/// Why a text is no allocator setting, and what would be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ParseAllocatorError(String);
 
 impl Allocator {
     /// The environment variables that libtorch reads: the newer name, and the older
@@ -94,7 +91,7 @@ impl Allocator {
         .collect()
     }
 
-    fn set(&mut self, part: &str) -> Result<(), ParseAllocatorError> {
+    fn set(&mut self, part: &str) -> Result<(), ParseError> {
         let (name, value) = match part.split_once(':') {
             Some((name, value)) => (name.trim(), Some(value.trim())),
             None => (part, None),
@@ -124,7 +121,7 @@ impl Allocator {
                 self.roundup_power2_divisions = Some(number(name, expected, value, fits)?);
             }
             _ => {
-                return Err(ParseAllocatorError(format!(
+                return Err(ParseError(format!(
                     "unknown allocator setting `{part}`; expected native, cudaMallocAsync, \
                      expandable_segments, max_split_size_mb:N, garbage_collection_threshold:X, \
                      roundup_power2_divisions:N, or several joined by +"
@@ -140,7 +137,7 @@ fn number<T: FromStr>(
     expected: &str,
     value: Option<&str>,
     fits: impl Fn(&T) -> bool,
-) -> Result<T, ParseAllocatorError> {
+) -> Result<T, ParseError> {
     let text = value.unwrap_or_default();
     text.parse()
         .ok()
@@ -148,14 +145,14 @@ fn number<T: FromStr>(
         .ok_or_else(|| value_error(setting, expected, text))
 }
 
-fn value_error(setting: &str, expected: &str, got: &str) -> ParseAllocatorError {
-    ParseAllocatorError(format!(
+fn value_error(setting: &str, expected: &str, got: &str) -> ParseError {
+    ParseError(format!(
         "allocator setting `{setting}` takes {expected}, got `{got}`"
     ))
 }
 
 impl FromStr for Allocator {
-    type Err = ParseAllocatorError;
+    type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut allocator = Self::default();
@@ -163,7 +160,7 @@ impl FromStr for Allocator {
         for part in text.split(['+', ',']).map(str::trim) {
             let name = part.split(':').next().unwrap_or(part);
             if seen.contains(&name) {
-                return Err(ParseAllocatorError(format!(
+                return Err(ParseError(format!(
                     "allocator setting `{name}` is given twice"
                 )));
             }
@@ -173,7 +170,7 @@ impl FromStr for Allocator {
         if allocator.backend == AllocatorBackend::CudaMallocAsync
             && let Some(other) = seen.iter().find(|name| **name != "cudaMallocAsync")
         {
-            return Err(ParseAllocatorError(format!(
+            return Err(ParseError(format!(
                 "`cudaMallocAsync` ignores the native allocator's settings; drop `{other}`"
             )));
         }
@@ -198,7 +195,7 @@ impl fmt::Display for Allocator {
     }
 }
 
-crate::text::text_form!(
+text_form!(
     Allocator,
     "Settings of the CUDA caching allocator",
     r"^[A-Za-z0-9_:.+, ]+$"

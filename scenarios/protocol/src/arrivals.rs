@@ -1,8 +1,8 @@
 //! When the requests of an open loop arrive.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, time::Duration};
 
-use crate::text::text_form;
+use crate::text::{read_by, text_form};
 
 /// The process that requests arrive by. The times between them are independent draws, whose mean
 /// the arrival rate says, or those of a trace.
@@ -18,14 +18,6 @@ pub enum Arrivals {
     Trace,
 }
 
-/// Why a text is no process of arrivals.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "unknown arrivals `{0}`; expected poisson, gamma:BURSTINESS with the shape of the times between \
-     requests from 0.01 (bursts) to 100 (even), such as gamma:0.5, or trace"
-)]
-pub struct ParseArrivalsError(String);
-
 impl Arrivals {
     /// The shape of the gamma distribution that the times between drawn requests have.
     pub fn shape(self) -> f64 {
@@ -36,26 +28,25 @@ impl Arrivals {
     }
 }
 
-impl FromStr for Arrivals {
-    type Err = ParseArrivalsError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "poisson" => return Ok(Self::Poisson),
-            "trace" => return Ok(Self::Trace),
-            _ => {}
-        }
-        let shape = text.strip_prefix("gamma:");
-        let plain = |shape: &&str| shape.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-        let shape = shape.filter(plain).and_then(|shape| shape.parse().ok());
-        match shape.filter(|shape| (0.01..=100.0).contains(shape)) {
-            // The same process has one name.
-            Some(1.0) => Ok(Self::Poisson),
-            Some(shape) => Ok(Self::Gamma(shape)),
-            None => Err(ParseArrivalsError(text.to_owned())),
+read_by!(
+    Arrivals,
+    "unknown arrivals `{}`; expected poisson, gamma:BURSTINESS with the shape of the times between \
+     requests from 0.01 (bursts) to 100 (even), such as gamma:0.5, or trace",
+    |text| match text {
+        "poisson" => Some(Self::Poisson),
+        "trace" => Some(Self::Trace),
+        _ => {
+            let shape = text.strip_prefix("gamma:")?;
+            let is_plain = shape.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+            match shape.parse().ok().filter(|_| is_plain)? {
+                // The same process has one name.
+                1.0 => Some(Self::Poisson),
+                shape @ 0.01..=100.0 => Some(Self::Gamma(shape)),
+                _ => None,
+            }
         }
     }
-}
+);
 
 impl fmt::Display for Arrivals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -227,7 +227,9 @@ pub struct Step {
 }
 
 /// An allocation on a GPU that failed, and what the caching allocator held at that moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+// As libtorch's shim fills it in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[repr(C)]
 pub struct Shortage {
     /// Bytes that were asked for, rounded up to what would have been taken from the driver.
     pub requested_bytes: u64,

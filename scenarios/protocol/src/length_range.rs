@@ -1,11 +1,14 @@
 //! Sequences whose length differs from step to step.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::Positive;
+use crate::{
+    Positive,
+    text::{numbered, read_by},
+};
 
 /// Lengths of sequences, both ends included: `16-512`, or `{min: 16, max: 512}` in a suite. Each
 /// step draws one length from it, uniformly, out of the run's seed.
@@ -14,14 +17,6 @@ pub struct LengthRange {
     shortest: Positive,
     longest: Positive,
 }
-
-/// Why a text is no range of lengths.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is no range of lengths; expected MIN-MAX from 1 to 65536 with MIN below MAX, such as \
-     16-512"
-)]
-pub struct ParseLengthRangeError(String);
 
 impl LengthRange {
     /// `None` where the first is not below the second.
@@ -45,19 +40,16 @@ impl LengthRange {
     }
 }
 
-impl FromStr for LengthRange {
-    type Err = ParseLengthRangeError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let end = |text: &str| {
-            let digits = text.bytes().all(|b| b.is_ascii_digit());
-            Positive::new(text.parse().ok().filter(|_| digits)?)
-        };
-        text.split_once('-')
-            .and_then(|(shortest, longest)| Self::new(end(shortest)?, end(longest)?))
-            .ok_or_else(|| ParseLengthRangeError(text.to_owned()))
+read_by!(
+    LengthRange,
+    "`{}` is no range of lengths; expected MIN-MAX from 1 to 65536 with MIN below MAX, such as \
+     16-512",
+    |text| {
+        let (shortest, longest) = text.split_once('-')?;
+        let end = |text| numbered(text, "", 1..=65_536).and_then(Positive::new);
+        Self::new(end(shortest)?, end(longest)?)
     }
-}
+);
 
 impl fmt::Display for LengthRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,8 +81,7 @@ impl<'de> Deserialize<'de> for LengthRange {
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<LengthRange, A::Error> {
                 let Ends { min, max } =
                     Ends::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                LengthRange::new(min, max)
-                    .ok_or_else(|| de::Error::custom(ParseLengthRangeError(format!("{min}-{max}"))))
+                self.visit_str(&format!("{min}-{max}"))
             }
         }
 

@@ -28,26 +28,25 @@ mod values;
 mod variant;
 mod volume;
 
-pub use allocator::{Allocator, AllocatorBackend, ParseAllocatorError};
-pub use arrivals::{
-    Arrivals, ParseArrivalsError, SEARCHED_QUANTILE, requests_needed, search_window,
-};
+pub use allocator::{Allocator, AllocatorBackend};
+pub use arrivals::{Arrivals, SEARCHED_QUANTILE, requests_needed, search_window};
 pub use axis::{Axes, Axis};
 pub use count::{Count, Positive};
 pub use event::{
     CudaFacts, Event, FailureReason, MemoryPoint, Moment, Phase, Shortage, Source, Started, Step,
 };
 pub use kernel::{Kernel, MOST_KERNELS};
-pub use length_range::{LengthRange, ParseLengthRangeError};
-pub use lora::{LoraTargets, ParseLoraTargetsError, Projection};
+pub use length_range::LengthRange;
+pub use lora::{LoraTargets, Projection};
 pub use model::{InputKind, Model, Task};
 pub use module::{MOST_MODULES, Module};
-pub use nccl::{Nccl, ParseNcclError};
+pub use nccl::Nccl;
 pub use program::{program, set_program};
 pub use program_run::{EVENTS_VARIABLE, ProgramRun, RUN_VARIABLE, Until};
 pub use quantisation::{Fp8, Qat};
-pub use run_file::{Device, MOST_RANKS, ParseDeviceError, RunFile, RunFileError, Snapshot, Steps};
-pub use trace::{ParseTraceError, TensorEvent, Trace, TracedRequest};
+pub use run_file::{Device, MOST_RANKS, RunFile, RunFileError, Snapshot, Steps};
+pub use text::ParseError;
+pub use trace::{TensorEvent, Trace, TracedRequest};
 pub use validity::{Refusal, check, check_steps, check_traced};
 pub use values::{MOST_VALUES, Values, bad_name, bad_values};
 // All of it, so that a new axis needs no line here.

@@ -5,15 +5,12 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, str::FromStr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
+use crate::ParseError;
+
 /// One choice on the NCCL axis: variables and their values, written as `default` or as settings
 /// joined by `+`, such as `ALGO:Ring+PROTO:Simple`. NCCL reads them when ranks meet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nccl(BTreeMap<String, String>);
-
-/// Why a text is no setting of NCCL's, and what would be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ParseNcclError(String);
 
 impl Nccl {
     /// What the names of all variables begin with.
@@ -53,12 +50,12 @@ impl Nccl {
         all.map(|(name, value)| (format!("{}{name}", Self::PREFIX), value.clone()))
     }
 
-    fn add(&mut self, name: &str, value: &str) -> Result<(), ParseNcclError> {
+    fn add(&mut self, name: &str, value: &str) -> Result<(), ParseError> {
         let short = name.strip_prefix(Self::PREFIX).unwrap_or(name);
         let is_letter = |letter: u8| letter.is_ascii_uppercase() || letter.is_ascii_digit();
         let is_name = !short.is_empty() && short.bytes().all(|one| is_letter(one) || one == b'_');
         if !is_name || (short == name && !Self::NAMES.contains(&short)) {
-            return Err(ParseNcclError(format!(
+            return Err(ParseError(format!(
                 "unknown NCCL setting `{name}`; expected {}, or the whole name of a variable, such \
                  as NCCL_{}",
                 Self::NAMES.join(", "),
@@ -67,22 +64,20 @@ impl Nccl {
         }
         let is_fit = |one: u8| one.is_ascii_alphanumeric() || b"_-.,:;/^=@".contains(&one);
         if value.is_empty() || value.len() > 100 || !value.bytes().all(is_fit) {
-            return Err(ParseNcclError(format!(
+            return Err(ParseError(format!(
                 "NCCL setting `{name}` takes up to 100 letters, digits and _-.,:;/^=@, such as \
                  {name}:1, got `{value}`"
             )));
         }
         match self.0.insert(short.to_owned(), value.to_owned()) {
             None => Ok(()),
-            Some(_) => Err(ParseNcclError(format!(
-                "NCCL setting `{short}` is given twice"
-            ))),
+            Some(_) => Err(ParseError(format!("NCCL setting `{short}` is given twice"))),
         }
     }
 }
 
 impl FromStr for Nccl {
-    type Err = ParseNcclError;
+    type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut settings = Self::default();

@@ -45,19 +45,17 @@ pub(crate) fn fp8(asked: &Combination<'_>) -> Result<(), String> {
     if variant.fp8 == Fp8::None {
         return Ok(());
     }
-    refuse_if(asked.model.is_convolutional(), || {
-        format!(
-            "{} has convolutions, and FP8 is for linear layers; drop it",
-            asked.model
-        )
-    })?;
+    refuse_if!(
+        asked.model.is_convolutional(),
+        "{} has convolutions, and FP8 is for linear layers; drop it",
+        asked.model
+    )?;
     let is_bf16 = matches!(variant.precision, Precision::AmpBf16 | Precision::Bf16);
-    refuse_if(!is_bf16, || {
-        format!(
-            "products in FP8 give bfloat16, and precision is {}; use amp-bf16 or bf16",
-            asked.value("precision")
-        )
-    })
+    refuse_if!(
+        !is_bf16,
+        "products in FP8 give bfloat16, and precision is {}; use amp-bf16 or bf16",
+        asked.value("precision")
+    )
 }
 
 pub(crate) fn qat(asked: &Combination<'_>) -> Result<(), String> {
@@ -65,15 +63,15 @@ pub(crate) fn qat(asked: &Combination<'_>) -> Result<(), String> {
     if variant.qat == Qat::None {
         return Ok(());
     }
-    refuse_if(asked.model.reads_volumes(), || {
-        format!(
-            "{} has no rounded layers; use a model of images or text",
-            asked.model
-        )
-    })?;
-    refuse_if(variant.precision == Precision::Bf16, || {
-        "what is rounded to 8 bits is single precision; use fp32, tf32 or amp-bf16".to_owned()
-    })?;
+    refuse_if!(
+        asked.model.reads_volumes(),
+        "{} has no rounded layers; use a model of images or text",
+        asked.model
+    )?;
+    refuse_if!(
+        variant.precision == Precision::Bf16,
+        "what is rounded to 8 bits is single precision; use fp32, tf32 or amp-bf16"
+    )?;
     let others = [
         ("fp8", "both would round the same products"),
         (

@@ -1,12 +1,15 @@
 //! What the harness asks of one run.
 
-use std::{fmt, ops::RangeInclusive, str::FromStr, time::Duration};
+use std::{fmt, ops::RangeInclusive, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{AllocatorBackend, Model, Refusal, Task, Trace, VERSION, Variant, text::text_form};
+use crate::{
+    AllocatorBackend, Model, Refusal, Task, Trace, VERSION, Variant,
+    text::{numbered, read_by, text_form},
+};
 
 /// Where the work runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,27 +28,15 @@ impl Device {
     }
 }
 
-/// Why a text is no device.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown device `{0}`; expected cpu, cuda or cuda:N")]
-pub struct ParseDeviceError(String);
-
-impl FromStr for Device {
-    type Err = ParseDeviceError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "cpu" => Ok(Self::Cpu),
-            "cuda" => Ok(Self::Cuda(0)),
-            _ => text
-                .strip_prefix("cuda:")
-                .filter(|n| n.bytes().all(|b| b.is_ascii_digit()))
-                .and_then(|n| n.parse().ok())
-                .map(Self::Cuda)
-                .ok_or_else(|| ParseDeviceError(text.to_owned())),
-        }
+read_by!(
+    Device,
+    "unknown device `{}`; expected cpu, cuda or cuda:N",
+    |text| match text {
+        "cpu" => Some(Self::Cpu),
+        "cuda" => Some(Self::Cuda(0)),
+        _ => numbered(text, "cuda:", 0..=u32::MAX).map(Self::Cuda),
     }
-}
+);
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, str::FromStr};
 
-use crate::text::text_form;
+use crate::{ParseError, text::text_form};
 
 /// What happens to a tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,11 +50,6 @@ const MOST_BYTES: u64 = 1 << 40;
 /// Most tokens of a prompt or an answer.
 const MOST_TOKENS: u32 = 65_536;
 
-/// Why a text is no trace.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ParseTraceError(String);
-
 impl Trace {
     /// What happens to tensors, in order; nothing of a trace of requests.
     pub fn events(&self) -> &[TensorEvent] {
@@ -80,13 +75,13 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     all.filter(|(_, line)| !line.is_empty())
 }
 
-fn wrong(number: usize, line: &str, expected: &str) -> ParseTraceError {
+fn wrong(number: usize, line: &str, expected: &str) -> ParseError {
     let begin: String = line.chars().take(40).flat_map(char::escape_debug).collect();
-    ParseTraceError(format!("line {number}, `{begin}`: expected {expected}"))
+    ParseError(format!("line {number}, `{begin}`: expected {expected}"))
 }
 
 impl FromStr for Trace {
-    type Err = ParseTraceError;
+    type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let first = lines(text).next();
@@ -100,7 +95,7 @@ impl FromStr for Trace {
     }
 }
 
-fn tensors(text: &str) -> Result<Vec<TensorEvent>, ParseTraceError> {
+fn tensors(text: &str) -> Result<Vec<TensorEvent>, ParseError> {
     let (mut there, mut made) = (BTreeSet::new(), 0);
     let mut event = |line: &str| {
         let Some((id, bytes)) = line.split_once(' ') else {
@@ -122,12 +117,12 @@ fn tensors(text: &str) -> Result<Vec<TensorEvent>, ParseTraceError> {
     events.extend(there.into_iter().map(|id| TensorEvent::Freed { id }));
     if !(1..=MOST).contains(&made) {
         let message = format!("{made} tensors; expected 1 to {MOST}");
-        return Err(ParseTraceError(message));
+        return Err(ParseError(message));
     }
     Ok(events)
 }
 
-fn requests(text: &str) -> Result<Vec<TracedRequest>, ParseTraceError> {
+fn requests(text: &str) -> Result<Vec<TracedRequest>, ParseError> {
     let mut requests: Vec<TracedRequest> = Vec::new();
     let mut columns = None;
     for (number, line) in lines(text) {
@@ -166,7 +161,7 @@ fn requests(text: &str) -> Result<Vec<TracedRequest>, ParseTraceError> {
             "{} requests; expected 2 to {MOST}, not all at once",
             requests.len()
         );
-        return Err(ParseTraceError(message));
+        return Err(ParseError(message));
     }
     Ok(requests)
 }

@@ -91,11 +91,10 @@ fn within(
     let is_within = |range: LengthRange| {
         lengths.all(|length| (range.shortest()..=range.longest()).contains(&length))
     };
-    refuse_if(!range.is_some_and(is_within), || {
-        format!(
-            "the trace's lengths are {least} to {most}; use {axis}: {least}-{most}, or a wider range"
-        )
-    })
+    refuse_if!(
+        !range.is_some_and(is_within),
+        "the trace's lengths are {least} to {most}; use {axis}: {least}-{most}, or a wider range"
+    )
 }
 
 /// Refuses what a run of so many steps cannot get done within its time.
@@ -545,7 +544,7 @@ mod tests {
         }
         let unknown = serde_json::from_str::<Variant>(r#"{"lora_targets":"q+w"}"#).unwrap_err();
         assert!(
-            unknown.to_string().contains("unknown LoRA target `w`"),
+            unknown.to_string().contains("unknown LoRA target `q+w`"),
             "{unknown}"
         );
     }

@@ -1,6 +1,6 @@
 //! The axes, each declared once, and the values that they take.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::{
     Nccl, Positive, Refusal, Task,
     axis::{Need, axes},
     quantisation::{self, Fp8, Qat},
-    text::text_form,
+    text::{numbered, read_by, text_form},
     validity::Combination,
     volume,
 };
@@ -206,11 +206,8 @@ axes! {
     allocation_mib: Option<LengthRange> {
         label: "{value}MiB",
         needs: &[Need::Allocation],
-        rule: |asked| refuse_if(
-            asked.variant.allocations == Some(Allocations::Alternating)
-                && asked.variant.allocation_mib.is_some(),
-            || "alternating tensors have two sizes; drop allocation_mib".to_owned(),
-        ),
+        rule: |asked| refuse_if!(asked.variant.allocations == Some(Allocations::Alternating)
+                && asked.variant.allocation_mib.is_some(), "alternating tensors have two sizes; drop allocation_mib"),
     },
     /// Settings of NCCL's for a run, which go into its environment.
     #[serde(skip_serializing_if = "Nccl::is_empty")]
@@ -218,12 +215,9 @@ axes! {
         label: "{value}",
         needs: &[Need::Cuda],
         prefix: Nccl::PREFIX,
-        rule: |asked| refuse_if(
-            asked.variant.parallel.is_none()
+        rule: |asked| refuse_if!(asked.variant.parallel.is_none()
                 && !asked.variant.nccl.is_empty()
-                && asked.task != Task::Collectives,
-            || "nothing goes through NCCL here; give parallel, or use the task collectives".to_owned(),
-        ),
+                && asked.task != Task::Collectives, "nothing goes through NCCL here; give parallel, or use the task collectives"),
     },
     /// How the ranks of a run train one model; each on its own unless said otherwise.
     #[serde(skip_serializing_if = "Parallel::is_none")]
@@ -263,30 +257,24 @@ fn precision(asked: &Combination<'_>) -> Result<(), String> {
         asked.variant.precision,
         Precision::Tf32 | Precision::AmpFp16
     );
-    refuse_if(on_gpu && !asked.device.is_cuda(), || {
-        format!(
-            "{} needs a CUDA GPU; on cpu use fp32 or amp-bf16",
-            asked.value("precision")
-        )
-    })?;
+    refuse_if!(
+        on_gpu && !asked.device.is_cuda(),
+        "{} needs a CUDA GPU; on cpu use fp32 or amp-bf16",
+        asked.value("precision")
+    )?;
     if asked.task == Task::Collectives {
         let is_sent = matches!(asked.variant.precision, Precision::Fp32 | Precision::Bf16);
-        return refuse_if(!is_sent, || {
-            format!(
-                "{} is no type of a message; use fp32 or bf16",
-                asked.value("precision")
-            )
-        });
+        return refuse_if!(
+            !is_sent,
+            "{} is no type of a message; use fp32 or bf16",
+            asked.value("precision")
+        );
     }
     let reads_tokens = matches!(asked.model.input(), InputKind::Tokens { .. });
-    refuse_if(
+    refuse_if!(
         asked.variant.precision == Precision::Bf16 && !reads_tokens,
-        || {
-            format!(
-                "bf16 needs a model that reads tokens; for {} use amp-bf16",
-                asked.model
-            )
-        },
+        "bf16 needs a model that reads tokens; for {} use amp-bf16",
+        asked.model
     )
 }
 
@@ -310,12 +298,9 @@ fn execution(asked: &Combination<'_>) -> Result<(), String> {
     if asked.variant.execution == Execution::Eager {
         return Ok(());
     }
-    refuse_if(
+    refuse_if!(
         asked.task == Task::Serving && !asked.model.is_decoder(),
-        || {
-            "cuda-graph replays one shape, and batches of requests differ in size; use eager"
-                .to_owned()
-        },
+        "cuda-graph replays one shape, and batches of requests differ in size; use eager"
     )?;
     let others = [
         (
@@ -346,14 +331,15 @@ fn activations(asked: &Combination<'_>) -> Result<(), String> {
         ..
     } = asked.variant;
     let is_short = *activations == Activations::Bf16 && *precision == Precision::Bf16;
-    refuse_if(is_short, || {
-        "precision bf16 keeps bf16 already; use int8, or drop activations".to_owned()
-    })?;
+    refuse_if!(
+        is_short,
+        "precision bf16 keeps bf16 already; use int8, or drop activations"
+    )?;
     let is_captured = *activations == Activations::Int8 && *execution == Execution::CudaGraph;
-    refuse_if(is_captured, || {
+    refuse_if!(
+        is_captured,
         "int8 with its scales is not supported in a cuda-graph; use bf16, or execution eager"
-            .to_owned()
-    })
+    )
 }
 
 fn optimizer_state(asked: &Combination<'_>) -> Result<(), String> {
@@ -364,30 +350,33 @@ fn optimizer_state(asked: &Combination<'_>) -> Result<(), String> {
         ..
     } = asked.variant;
     let is_chosen = *state != OptimizerState::Fp32;
-    refuse_if(is_chosen && *optimizer != Optimizer::Adamw, || {
-        "the moments of adamw alone have another form; use optimizer: adamw".to_owned()
-    })?;
+    refuse_if!(
+        is_chosen && *optimizer != Optimizer::Adamw,
+        "the moments of adamw alone have another form; use optimizer: adamw"
+    )?;
     let is_short = *state == OptimizerState::Bf16 && *precision == Precision::Bf16;
-    refuse_if(is_short, || {
-        "precision bf16 has its state in bf16 already; use int8, or drop optimizer_state".to_owned()
-    })
+    refuse_if!(
+        is_short,
+        "precision bf16 has its state in bf16 already; use int8, or drop optimizer_state"
+    )
 }
 
 fn attention(asked: &Combination<'_>) -> Result<(), String> {
     let variant = asked.variant;
     let has_none = asked.model.is_convolutional();
-    refuse_if(variant.attention != Attention::Default && has_none, || {
-        format!("{} has no attention; drop the axis", asked.model)
-    })?;
+    refuse_if!(
+        variant.attention != Attention::Default && has_none,
+        "{} has no attention; drop the axis",
+        asked.model
+    )?;
     let has_half = matches!(variant.attention, Attention::Flash | Attention::Cudnn);
     let is_half = !matches!(variant.precision, Precision::Fp32 | Precision::Tf32);
-    refuse_if(has_half && !is_half, || {
-        format!(
-            "{} computes in 16 bits alone, and precision is {}; use amp-bf16 or efficient",
-            asked.value("attention"),
-            asked.value("precision")
-        )
-    })
+    refuse_if!(
+        has_half && !is_half,
+        "{} computes in 16 bits alone, and precision is {}; use amp-bf16 or efficient",
+        asked.value("attention"),
+        asked.value("precision")
+    )
 }
 
 fn retain(asked: &Combination<'_>) -> Result<(), String> {
@@ -396,16 +385,16 @@ fn retain(asked: &Combination<'_>) -> Result<(), String> {
     } = asked.variant;
     let is_asked = *retain != Retain::None;
     let has_steps = matches!(asked.task, Task::Training | Task::Inference);
-    refuse_if(is_asked && !has_steps, || {
-        format!(
-            "{} keeps nothing from one request to the next; use the task training or inference",
-            asked.task
-        )
-    })?;
+    refuse_if!(
+        is_asked && !has_steps,
+        "{} keeps nothing from one request to the next; use the task training or inference",
+        asked.task
+    )?;
     let is_tracked = asked.task == Task::Training || *gradients == Gradients::Tracked;
-    refuse_if(*retain == Retain::Graph && !is_tracked, || {
-        "forward makes no graph here; use gradients: tracked, or retain: outputs".to_owned()
-    })
+    refuse_if!(
+        *retain == Retain::Graph && !is_tracked,
+        "forward makes no graph here; use gradients: tracked, or retain: outputs"
+    )
 }
 
 /// As `torch.nn.functional.batch_norm`: «Expected more than 1 value per channel when training».
@@ -413,10 +402,10 @@ fn retain(asked: &Combination<'_>) -> Result<(), String> {
 /// smaller than the image.
 fn batch(asked: &Combination<'_>) -> Result<(), String> {
     let few = asked.task == Task::Allocation && asked.variant.batch.get() < 100;
-    refuse_if(few, || {
+    refuse_if!(
+        few,
         "a step of allocation makes at least 100 tensors, for fewer take no time; use 100"
-            .to_owned()
-    })?;
+    )?;
     let InputKind::Images {
         size,
         resizable: true,
@@ -427,14 +416,13 @@ fn batch(asked: &Combination<'_>) -> Result<(), String> {
     };
     let size = asked.variant.image_size.map_or(size, Positive::get);
     let single = asked.task == Task::Training && asked.variant.batch == Positive::ONE;
-    refuse_if(single && size <= 32, || {
-        format!(
-            "{} cannot train on one image of {size} × {size}, because batch normalisation needs \
+    refuse_if!(
+        single && size <= 32,
+        "{} cannot train on one image of {size} × {size}, because batch normalisation needs \
              more than one value for each channel; use a batch of at least 2 or images of at \
              least 64 × 64",
-            asked.model
-        )
-    })
+        asked.model
+    )
 }
 
 fn sequence_length(asked: &Combination<'_>) -> Result<(), String> {
@@ -461,12 +449,11 @@ fn answer_lengths(asked: &Combination<'_>) -> Result<(), String> {
     let Some(lengths) = asked.variant.answer_lengths else {
         return Ok(());
     };
-    refuse_if(asked.variant.new_tokens.is_some(), || {
-        format!(
-            "{lengths} draws a length for each answer, and new_tokens is the same for all; drop one \
+    refuse_if!(
+        asked.variant.new_tokens.is_some(),
+        "{lengths} draws a length for each answer, and new_tokens is the same for all; drop one \
              of the two"
-        )
-    })?;
+    )?;
     fits_answers(asked, lengths.longest())
 }
 
@@ -484,7 +471,7 @@ fn fits_positions(asked: &Combination<'_>, length: u32, new: u32) -> Result<(), 
     let InputKind::Tokens { longest, .. } = asked.model.input() else {
         return Ok(());
     };
-    refuse_if(length + new > longest, || {
+    refuse_if!(length + new > longest, "{}", {
         let more = match new {
             0 => String::new(),
             new => format!(" and {new} new ones"),
@@ -500,15 +487,15 @@ fn sequence_lengths(asked: &Combination<'_>) -> Result<(), String> {
     let Some(lengths) = asked.variant.sequence_lengths else {
         return Ok(());
     };
-    refuse_if(asked.variant.sequence_length.is_some(), || {
-        format!(
-            "{lengths} draws a length for each step, and sequence_length is the same for all; \
+    refuse_if!(
+        asked.variant.sequence_length.is_some(),
+        "{lengths} draws a length for each step, and sequence_length is the same for all; \
              drop one of the two"
-        )
-    })?;
-    refuse_if(asked.task == Task::Generation, || {
-        format!("generation reads prompts of one length; use sequence_length for {lengths}")
-    })?;
+    )?;
+    refuse_if!(
+        asked.task == Task::Generation,
+        "generation reads prompts of one length; use sequence_length for {lengths}"
+    )?;
     fits_positions(asked, lengths.longest(), usual_answer(asked))
 }
 
@@ -517,9 +504,10 @@ fn prefetch_factor(asked: &Combination<'_>) -> Result<(), String> {
 }
 
 fn of_loader(asked: &Combination<'_>, is_asked: bool) -> Result<(), String> {
-    refuse_if(is_asked && asked.variant.loader_workers.is_none(), || {
-        "there is no data loader; give loader_workers too".to_owned()
-    })
+    refuse_if!(
+        is_asked && asked.variant.loader_workers.is_none(),
+        "there is no data loader; give loader_workers too"
+    )
 }
 
 fn data(asked: &Combination<'_>) -> Result<(), String> {
@@ -527,14 +515,13 @@ fn data(asked: &Combination<'_>) -> Result<(), String> {
     if variant.data != Some(Data::Folder) {
         return Ok(());
     }
-    refuse_if(asked.model.reads_volumes(), || {
-        format!(
-            "{} reads volumes, and a folder has images or text; use synthetic",
-            asked.model
-        )
-    })?;
+    refuse_if!(
+        asked.model.reads_volumes(),
+        "{} reads volumes, and a folder has images or text; use synthetic",
+        asked.model
+    )?;
     of_loader(asked, true)?;
-    refuse_if(variant.batch.get() > samples, || {
+    refuse_if!(variant.batch.get() > samples, "{}", {
         let batch = variant.batch;
         format!("a folder of {samples} samples has no batch of {batch}; raise folder_samples")
     })
@@ -542,25 +529,27 @@ fn data(asked: &Combination<'_>) -> Result<(), String> {
 
 fn of_folder(asked: &Combination<'_>, is_asked: bool) -> Result<(), String> {
     let is_there = asked.variant.data == Some(Data::Folder);
-    refuse_if(is_asked && !is_there, || {
-        "no folder is read; give data: folder too".to_owned()
-    })
+    refuse_if!(
+        is_asked && !is_there,
+        "no folder is read; give data: folder too"
+    )
 }
 
 fn of_adapters(asked: &Combination<'_>, is_asked: bool) -> Result<(), String> {
-    refuse_if(is_asked && asked.variant.lora_rank.is_none(), || {
-        "there are no adapters; give lora_rank too".to_owned()
-    })
+    refuse_if!(
+        is_asked && asked.variant.lora_rank.is_none(),
+        "there are no adapters; give lora_rank too"
+    )
 }
 
 fn lora_merged(asked: &Combination<'_>) -> Result<(), String> {
     let merged = asked.variant.lora_merged;
     of_adapters(asked, merged.is_some())?;
-    refuse_if(merged == Some(true) && asked.task == Task::Training, || {
+    refuse_if!(
+        merged == Some(true) && asked.task == Task::Training,
         "what is merged cannot be trained; drop lora_merged, or use the task inference or \
          generation"
-            .to_owned()
-    })
+    )
 }
 
 fn arrival_rate(asked: &Combination<'_>) -> Result<(), String> {
@@ -571,41 +560,43 @@ fn arrival_rate(asked: &Combination<'_>) -> Result<(), String> {
         ..
     } = asked.variant;
     let is_known = arrival_rate.is_some() || slo_ms.is_some() || *arrivals == Some(Arrivals::Trace);
-    refuse_if(asked.task == Task::Serving && !is_known, || {
+    refuse_if!(
+        asked.task == Task::Serving && !is_known,
         "serving needs the requests a second that arrive, such as arrival_rate: 100, slo_ms, for \
          which it searches the highest rate, or arrivals: trace"
-            .to_owned()
-    })
+    )
 }
 
 /// Each request begins as soon as there is a place.
 fn longest_wait(asked: &Combination<'_>) -> Result<(), String> {
     let waits = asked.variant.longest_wait_ms.is_some();
-    refuse_if(waits && asked.model.is_decoder(), || {
-        format!(
-            "{} takes a request as soon as one of its places is free, for others join and leave \
+    refuse_if!(
+        waits && asked.model.is_decoder(),
+        "{} takes a request as soon as one of its places is free, for others join and leave \
              between two tokens; drop longest_wait_ms",
-            asked.model
-        )
-    })
+        asked.model
+    )
 }
 
 fn slo_token(asked: &Combination<'_>) -> Result<(), String> {
     let variant = asked.variant;
     let is_asked = variant.slo_token_ms.is_some();
-    refuse_if(is_asked && variant.slo_ms.is_none(), || {
-        "the first token has an objective of its own; give slo_ms, too".to_owned()
-    })?;
-    refuse_if(is_asked && variant.longest_answer() == 1, || {
-        "an answer of one token has no next one; drop slo_token_ms".to_owned()
-    })
+    refuse_if!(
+        is_asked && variant.slo_ms.is_none(),
+        "the first token has an objective of its own; give slo_ms, too"
+    )?;
+    refuse_if!(
+        is_asked && variant.longest_answer() == 1,
+        "an answer of one token has no next one; drop slo_token_ms"
+    )
 }
 
 fn queue_length(asked: &Combination<'_>) -> Result<(), String> {
     let (batch, queue) = (asked.variant.batch.get(), asked.variant.queue_length());
-    refuse_if(asked.task == Task::Serving && queue < batch, || {
-        format!("a queue of {queue} never holds a batch of {batch}; use at least {batch}")
-    })
+    refuse_if!(
+        asked.task == Task::Serving && queue < batch,
+        "a queue of {queue} never holds a batch of {batch}; use at least {batch}"
+    )
 }
 
 fn parallel(asked: &Combination<'_>) -> Result<(), String> {
@@ -618,7 +609,7 @@ fn parallel(asked: &Combination<'_>) -> Result<(), String> {
         ("offload", "gradients are exchanged on the device"),
     ];
     let is_in_blocks = matches!(parallel, Parallel::Sharded | Parallel::Pipeline);
-    refuse_if(is_in_blocks && asked.model.reads_volumes(), || {
+    refuse_if!(is_in_blocks && asked.model.reads_volumes(), "{}", {
         let model = asked.model;
         format!("blocks of {model} read each other's output; use ddp")
     })?;
@@ -642,9 +633,10 @@ fn parallel(asked: &Combination<'_>) -> Result<(), String> {
             ),
         ]);
         let is_scaled = asked.variant.precision == Precision::AmpFp16;
-        refuse_if(is_scaled, || {
-            "a loss scaler has to see all shards; use amp-bf16 with sharded".to_owned()
-        })?;
+        refuse_if!(
+            is_scaled,
+            "a loss scaler has to see all shards; use amp-bf16 with sharded"
+        )?;
     }
     if parallel == Parallel::Pipeline {
         others.extend([
@@ -654,9 +646,10 @@ fn parallel(asked: &Combination<'_>) -> Result<(), String> {
             ("lora_rank", "adapters are in no stage's parameters"),
         ]);
         let is_scaled = asked.variant.precision == Precision::AmpFp16;
-        refuse_if(is_scaled, || {
-            "a loss scaler has to see all stages; use amp-bf16 with pipeline".to_owned()
-        })?;
+        refuse_if!(
+            is_scaled,
+            "a loss scaler has to see all stages; use amp-bf16 with pipeline"
+        )?;
     }
     let chosen = |(axis, _): &(&str, &str)| asked.is_chosen(axis);
     match others.into_iter().find(chosen) {
@@ -670,16 +663,19 @@ fn parallel(asked: &Combination<'_>) -> Result<(), String> {
 
 fn message(asked: &Combination<'_>) -> Result<(), String> {
     let bytes = asked.variant.message_bytes();
-    refuse_if(!bytes.is_multiple_of(8), || {
-        format!(
-            "a message has whole values on each of two ranks; {bytes} bytes is no multiple of 8"
-        )
-    })
+    refuse_if!(
+        !bytes.is_multiple_of(8),
+        "a message has whole values on each of two ranks; {bytes} bytes is no multiple of 8"
+    )
 }
 
-pub(crate) fn refuse_if(refused: bool, why: impl FnOnce() -> String) -> Result<(), String> {
-    if refused { Err(why()) } else { Ok(()) }
+/// Refuses in these words, as of `format!`, where the condition holds.
+macro_rules! refuse_if {
+    ($refused:expr, $($why:tt)+) => {
+        if $refused { Err(format!($($why)+)) } else { Ok(()) }
+    };
 }
+pub(crate) use refuse_if;
 
 /// The arithmetic of matrix products and convolutions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -710,28 +706,15 @@ pub enum Checkpointing {
     Every(u32),
 }
 
-/// Why a text is no checkpointing policy.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown checkpointing `{0}`; expected none, blocks, or every-K with K of at least 2")]
-pub struct ParseCheckpointingError(String);
-
-impl FromStr for Checkpointing {
-    type Err = ParseCheckpointingError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "none" => Ok(Self::None),
-            "blocks" => Ok(Self::Blocks),
-            _ => text
-                .strip_prefix("every-")
-                .filter(|k| k.bytes().all(|b| b.is_ascii_digit()))
-                .and_then(|k| k.parse().ok())
-                .filter(|k| (2..=1024).contains(k))
-                .map(Self::Every)
-                .ok_or_else(|| ParseCheckpointingError(text.to_owned())),
-        }
+read_by!(
+    Checkpointing,
+    "unknown checkpointing `{}`; expected none, blocks, or every-K with K of at least 2",
+    |text| match text {
+        "none" => Some(Self::None),
+        "blocks" => Some(Self::Blocks),
+        _ => numbered(text, "every-", 2..=1024).map(Self::Every),
     }
-}
+);
 
 impl fmt::Display for Checkpointing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -772,28 +755,15 @@ impl EmptyCache {
     }
 }
 
-/// Why a text says nothing of when the cache is emptied.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown empty_cache `{0}`; expected never, each-step, or each-N with N from 2 to 1000000")]
-pub struct ParseEmptyCacheError(String);
-
-impl FromStr for EmptyCache {
-    type Err = ParseEmptyCacheError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "never" => Ok(Self::Never),
-            "each-step" => Ok(Self::EachStep),
-            _ => text
-                .strip_prefix("each-")
-                .filter(|n| n.bytes().all(|b| b.is_ascii_digit()))
-                .and_then(|n| n.parse().ok())
-                .filter(|n| (2..=1_000_000).contains(n))
-                .map(Self::Each)
-                .ok_or_else(|| ParseEmptyCacheError(text.to_owned())),
-        }
+read_by!(
+    EmptyCache,
+    "unknown empty_cache `{}`; expected never, each-step, or each-N with N from 2 to 1000000",
+    |text| match text {
+        "never" => Some(Self::Never),
+        "each-step" => Some(Self::EachStep),
+        _ => numbered(text, "each-", 2..=1_000_000).map(Self::Each),
     }
-}
+);
 
 impl fmt::Display for EmptyCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

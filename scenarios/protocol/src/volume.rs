@@ -7,9 +7,10 @@ use crate::{InputKind, Model, Positive, Task, validity::Combination, variant::re
 fn fits(model: Model, got: Positive, multiple_of: u32) -> Result<(), String> {
     let least = 2 * multiple_of;
     let is_fit = got.get() >= least && got.get().is_multiple_of(multiple_of);
-    refuse_if(!is_fit, || {
-        format!("{model} takes multiples of {multiple_of} from {least} on, got {got}")
-    })
+    refuse_if!(
+        !is_fit,
+        "{model} takes multiples of {multiple_of} from {least} on, got {got}"
+    )
 }
 
 pub(crate) fn patch_size(asked: &Combination<'_>) -> Result<(), String> {
@@ -21,15 +22,12 @@ pub(crate) fn patch_size(asked: &Combination<'_>) -> Result<(), String> {
     };
     fits(model, patch, multiple_of)?;
     let whole = asked.variant.image_size.map_or(size, Positive::get);
-    refuse_if(patch.get() > whole, || {
-        format!(
-            "a volume of {whole}³ has no patch of {patch}³; use at most {whole}, or raise image_size"
-        )
-    })?;
+    refuse_if!(
+        patch.get() > whole,
+        "a volume of {whole}³ has no patch of {patch}³; use at most {whole}, or raise image_size"
+    )?;
     let takes = matches!(asked.task, Task::Training | Task::Inference);
-    refuse_if(!takes, || {
-        "patches are for the tasks training and inference".to_owned()
-    })
+    refuse_if!(!takes, "patches are for the tasks training and inference")
 }
 
 pub(crate) fn image_size(asked: &Combination<'_>) -> Result<(), String> {
@@ -45,10 +43,12 @@ pub(crate) fn image_size(asked: &Combination<'_>) -> Result<(), String> {
         } => (size, multiple_of, resizable),
         _ => return Ok(()),
     };
-    refuse_if(!resizable && got.get() != size, || {
-        format!("{model} reads images of {size} × {size} only, got {got}")
-    })?;
-    refuse_if(got.get() % multiple_of != 0, || {
-        format!("{model} takes multiples of {multiple_of}, got {got}")
-    })
+    refuse_if!(
+        !resizable && got.get() != size,
+        "{model} reads images of {size} × {size} only, got {got}"
+    )?;
+    refuse_if!(
+        got.get() % multiple_of != 0,
+        "{model} takes multiples of {multiple_of}, got {got}"
+    )
 }

@@ -1,6 +1,6 @@
 //! Which history, and which of its series.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use history::{Aggregate, Contents, History, PointFilter, Series, SeriesFilter};
@@ -111,4 +111,17 @@ impl SeriesArgs {
         let contents = read(history, &self.filter(), printer);
         history::join(contents.series(&self.points(), of), &self.method.ignore)
     }
+}
+
+/// The history that was named. A runner names its own for all commands, before the first session is
+/// in it.
+pub(crate) fn named(folder: Option<&Path>) -> Result<Option<History>> {
+    let Some(path) = folder else {
+        return Ok(None);
+    };
+    let is_usual = std::env::var_os("TORCHGAUGE_HISTORY").is_some_and(|usual| usual == path);
+    if is_usual && !path.exists() {
+        return Ok(None);
+    }
+    Ok(Some(History::existing(path)?))
 }

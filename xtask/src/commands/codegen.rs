@@ -77,11 +77,11 @@ fn draw_gallery(root: &Path, printer: &Printer) -> Result<()> {
         let comparison = path.join("comparison.json");
         let (markdown, link) = if path.join(SessionFolder::SESSION).is_file() {
             let folder = SessionFolder::at(&path);
-            let [_, markdown, _] = reports::write(&[folder], Vec::new(), &path)?;
+            let [_, markdown, _] = reports::write(&[folder], &path)?;
             (markdown, reports::markdown::TO_THE_PAGE)
         } else if let Ok(text) = fs::read_to_string(&comparison) {
             let verdicts = serde_json::from_str(&text)?;
-            reports::comparison::write(&verdicts, FailOn::Regressed, &[], &path)?;
+            reports::comparison::write(&verdicts, FailOn::Regressed, &path)?;
             (path.join("comparison.md"), "[The report](comparison.html)")
         } else {
             continue;

@@ -13,9 +13,9 @@ use verdict::{CellMetric, Gate, Side, SideError, Verdicts};
 use crate::{
     cli::{
         By, Format, IgnoreArgs, by, exit_codes,
-        history::{HistoryFolder, read},
+        history::{HistoryFolder, named, read},
     },
-    commands::{past, session_ref, write_file},
+    commands::{session_ref, write_file},
     error::{Error, Result},
     printer::{Printer, table_style},
 };
@@ -125,7 +125,7 @@ fn metric(word: &str) -> &str {
 
 /// Judges, prints, and fails where a gated metric says no.
 pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
-    let (verdicts, head) = judge(args, printer)?;
+    let verdicts = judge(args, printer)?;
     let fail_on = args.fail_on.into();
     if let Some(path) = &args.junit {
         write_file(path, &reports::comparison::junit(&verdicts, fail_on)?)?;
@@ -138,9 +138,7 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
         )?;
     }
     if let Some(out) = &args.out {
-        let mut past = past::of(args.folder.history.as_deref(), &[head], printer)?;
-        past.retain(|one| one.image == verdicts.head.image);
-        let page = reports::comparison::write(&verdicts, fail_on, &past, out)?;
+        let page = reports::comparison::write(&verdicts, fail_on, out)?;
         printer.note(&format!("drawn: {}", page.display()));
     }
     match args.format {
@@ -172,8 +170,7 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
     Ok(())
 }
 
-/// The verdicts, and the session of the head.
-fn judge(args: &CompareArgs, printer: &Printer) -> Result<(Verdicts, Session)> {
+fn judge(args: &CompareArgs, printer: &Printer) -> Result<Verdicts> {
     let mut options = verdict::Options {
         across_machines: args.across_machines,
         ignore: args.method.ignore.clone(),
@@ -196,8 +193,7 @@ fn judge(args: &CompareArgs, printer: &Printer) -> Result<(Verdicts, Session)> {
             (None, _) => return same_sides(&chosen.side()?),
         };
         options.earlier = earlier(&base, &head, args, printer)?;
-        let verdicts = verdict::compare(&base, &head, &options)?;
-        return Ok((verdicts, chosen.session.clone()));
+        return Ok(verdict::compare(&base, &head, &options)?);
     };
     // The side that leaves a choice is chosen to go with the other one.
     let (base, head) = if session_ref::asks_for_newest(&args.base) {
@@ -209,7 +205,6 @@ fn judge(args: &CompareArgs, printer: &Printer) -> Result<(Verdicts, Session)> {
         let head = Chosen::read(head, args, Some(&base.side()?), printer)?;
         (base, head)
     };
-    let session = head.session.clone();
     let (base, head) = (base.side()?, head.side()?);
     if is_same(&base, &head) {
         return same_sides(&base);
@@ -219,7 +214,7 @@ fn judge(args: &CompareArgs, printer: &Printer) -> Result<(Verdicts, Session)> {
         options.between_sessions = between_sessions(&base, &head, args, printer)?;
     }
     options.earlier = earlier(&base, &head, args, printer)?;
-    Ok((verdict::compare(&base, &head, &options)?, session))
+    Ok(verdict::compare(&base, &head, &options)?)
 }
 
 /// How far the history's sessions lie apart, series by series that the base is a point of. The two
@@ -261,7 +256,7 @@ fn earlier(
     args: &CompareArgs,
     printer: &Printer,
 ) -> Result<BTreeMap<CellMetric, Variance>> {
-    let Some(history) = past::named(args.folder.history.as_deref())? else {
+    let Some(history) = named(args.folder.history.as_deref())? else {
         return Ok(BTreeMap::new());
     };
     let filter = of_machine(base);

@@ -12,7 +12,6 @@ pub(crate) mod history;
 pub(crate) mod images;
 pub(crate) mod ledger;
 pub(crate) mod node;
-pub(crate) mod past;
 pub(crate) mod program;
 pub(crate) mod report;
 pub(crate) mod scenarios;

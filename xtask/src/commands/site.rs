@@ -14,8 +14,11 @@ use reports::{
 };
 
 use crate::{
-    cli::{exit_codes, history::read},
-    commands::{past, trend},
+    cli::{
+        exit_codes,
+        history::{named, read},
+    },
+    commands::trend,
     error::{Result, writing},
     printer::Printer,
 };
@@ -90,7 +93,7 @@ fn tell(args: &SiteArgs, outcome: &Outcome, printer: &Printer) {
 
 /// The series of a history that fail a comparison, by what they are of.
 fn trends(folder: Option<&Path>, printer: &Printer) -> Result<Vec<Trend>> {
-    let Some(history) = past::named(folder)? else {
+    let Some(history) = named(folder)? else {
         return Ok(Vec::new());
     };
     let gated = SeriesFilter {
@@ -99,21 +102,18 @@ fn trends(folder: Option<&Path>, printer: &Printer) -> Result<Vec<Trend>> {
     };
     let contents = read(&history, &gated, printer);
     let read = contents.series(&PointFilter::default(), Aggregate::Session);
-    let all = read.iter().map(|one| &one.points);
-    let from = all
-        .clone()
-        .map(|points| points.iter().map(origin).collect());
+    let from = read
+        .iter()
+        .map(|one| one.points.iter().map(origin).collect());
     let from: Vec<Vec<_>> = from.collect();
-    let judged: Vec<Vec<_>> = all.map(|points| trend::as_judged(points)).collect();
     let mut trends: BTreeMap<Vec<String>, Vec<site::Followed>> = BTreeMap::new();
     let followed = trend::follow(read)?.into_iter();
-    for ((one, judged), from) in followed.zip(judged).zip(from) {
+    for (one, from) in followed.zip(from) {
         let key = &one.series.key;
         trends.entry(name(key)).or_default().push(site::Followed {
             cell: key.cell(),
             metric: key.metric.clone(),
             series: one.shown(),
-            judged,
             from,
         });
     }

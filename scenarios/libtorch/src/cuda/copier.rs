@@ -5,7 +5,7 @@ use std::ptr;
 use tch::Tensor;
 
 use super::Event;
-use crate::{Result, error::call, ffi, tensors::take};
+use crate::{Result, ffi, tensors::take};
 
 /// A stream of its own, on which tensors go to the GPU that was current when this was made.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Copier {
     pub fn new() -> Result<Self> {
         let mut raw = ptr::null_mut();
         // SAFETY: both pointers are valid for the call.
-        call(|failure| unsafe { ffi::torchgauge_cuda_copier_new(&raw mut raw, failure) })?;
+        unsafe { ffi::cuda_copier_new(&raw mut raw)? };
         Ok(Self { raw })
     }
 
@@ -39,16 +39,15 @@ impl Copier {
         let (began, ended) = (Event::new()?, Event::new()?);
         let mut there = ptr::null_mut();
         // SAFETY: all pointers are valid for the call, and nobody else has the events.
-        call(|failure| unsafe {
-            ffi::torchgauge_cuda_copier_copy(
+        unsafe {
+            ffi::cuda_copier_copy(
                 self.raw,
                 tensor.as_ptr(),
                 began.raw,
                 ended.raw,
                 &raw mut there,
-                failure,
-            );
-        })?;
+            )?
+        };
         Ok(Copied {
             // SAFETY: the call succeeded, so it is a tensor made for us.
             tensor: unsafe { take(there) },
@@ -63,9 +62,7 @@ impl Copied {
     /// what is queued on that stream when it is dropped is done. Returns at once.
     pub fn receive(&self) -> Result<()> {
         // SAFETY: both are alive.
-        call(|failure| unsafe {
-            ffi::torchgauge_cuda_receive(self.tensor.as_ptr(), self.ended.raw, failure);
-        })
+        unsafe { ffi::cuda_receive(self.tensor.as_ptr(), self.ended.raw) }
     }
 }
 

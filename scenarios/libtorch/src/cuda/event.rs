@@ -2,7 +2,7 @@
 
 use std::{ptr, time::Duration};
 
-use crate::{Result, error::call, ffi};
+use crate::{Result, ffi};
 
 /// A mark in the current stream of a GPU: the time at which the work before it was done.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ impl Event {
     pub fn new() -> Result<Self> {
         let mut raw = ptr::null_mut();
         // SAFETY: both pointers are valid for the call.
-        call(|failure| unsafe { ffi::torchgauge_cuda_event_new(&raw mut raw, failure) })?;
+        unsafe { ffi::cuda_event_new(&raw mut raw)? };
         Ok(Self { raw })
     }
 
@@ -33,7 +33,7 @@ impl Event {
     /// Returns at once.
     pub fn record(&mut self) -> Result<()> {
         // SAFETY: `raw` is alive, and `&mut` keeps others away.
-        call(|failure| unsafe { ffi::torchgauge_cuda_event_record(self.raw, failure) })
+        unsafe { ffi::cuda_event_record(self.raw) }
     }
 
     /// Time on the GPU between two marks; waits for both. The resolution is about half a
@@ -41,14 +41,7 @@ impl Event {
     pub fn elapsed_since(&self, earlier: &Self) -> Result<Duration> {
         let mut milliseconds = 0.0;
         // SAFETY: both events are alive, the other pointers valid for the call.
-        call(|failure| unsafe {
-            ffi::torchgauge_cuda_event_elapsed(
-                earlier.raw,
-                self.raw,
-                &raw mut milliseconds,
-                failure,
-            );
-        })?;
+        unsafe { ffi::cuda_event_elapsed(earlier.raw, self.raw, &raw mut milliseconds)? };
         Ok(Duration::try_from_secs_f64(milliseconds / 1e3).unwrap_or_default())
     }
 }
@@ -57,6 +50,6 @@ impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: `raw` came from `new` and is given back once. Destroying an event cannot
         // fail in a way that anybody could act upon.
-        let _ = call(|failure| unsafe { ffi::torchgauge_cuda_event_free(self.raw, failure) });
+        let _ = unsafe { ffi::cuda_event_free(self.raw) };
     }
 }

@@ -5,7 +5,6 @@ use protocol::CudaFacts;
 use crate::{
     Result,
     cuda::{raw_index, text},
-    error::call,
     ffi,
 };
 
@@ -24,9 +23,7 @@ pub fn facts(index: u32) -> Result<CudaFacts> {
         nccl_version: 0,
     };
     // SAFETY: both pointers are valid for the call.
-    call(|failure| unsafe {
-        ffi::torchgauge_cuda_facts(raw_index(index), &raw mut raw, failure);
-    })?;
+    unsafe { ffi::cuda_facts(raw_index(index), &raw mut raw)? };
     Ok(CudaFacts {
         device_name: text(&raw.name),
         uuid: uuid(&raw.uuid),

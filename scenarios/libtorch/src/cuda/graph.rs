@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use crate::{Result, catch, error::call, ffi};
+use crate::{Result, catch, ffi};
 
 /// A stream of its own, current for this thread while it lives.
 struct SideStream {
@@ -13,7 +13,7 @@ impl SideStream {
     fn enter() -> Result<Self> {
         let mut raw = ptr::null_mut();
         // SAFETY: both pointers are valid for the call.
-        call(|failure| unsafe { ffi::torchgauge_cuda_side_stream_enter(&raw mut raw, failure) })?;
+        unsafe { ffi::cuda_side_stream_enter(&raw mut raw)? };
         Ok(Self { raw })
     }
 
@@ -21,7 +21,7 @@ impl SideStream {
     fn leave(mut self) -> Result<()> {
         let raw = std::mem::replace(&mut self.raw, ptr::null_mut());
         // SAFETY: `raw` came from `enter` on this thread and is given back once.
-        call(|failure| unsafe { ffi::torchgauge_cuda_side_stream_leave(raw, failure) })
+        unsafe { ffi::cuda_side_stream_leave(raw) }
     }
 }
 
@@ -29,9 +29,7 @@ impl Drop for SideStream {
     fn drop(&mut self) {
         if !self.raw.is_null() {
             // SAFETY: as in `leave`. The error that led here is the one to report.
-            let _ = call(|failure| unsafe {
-                ffi::torchgauge_cuda_side_stream_leave(self.raw, failure);
-            });
+            let _ = unsafe { ffi::cuda_side_stream_leave(self.raw) };
         }
     }
 }
@@ -61,14 +59,14 @@ impl Graph {
     pub fn capture<T>(body: impl FnOnce() -> T) -> Result<(Self, T)> {
         let mut raw = ptr::null_mut();
         // SAFETY: both pointers are valid for the call.
-        call(|failure| unsafe { ffi::torchgauge_cuda_graph_new(&raw mut raw, failure) })?;
+        unsafe { ffi::cuda_graph_new(&raw mut raw)? };
         let graph = Self { raw };
         let stream = SideStream::enter()?;
         // SAFETY: `raw` is alive.
-        call(|failure| unsafe { ffi::torchgauge_cuda_graph_begin(graph.raw, failure) })?;
+        unsafe { ffi::cuda_graph_begin(graph.raw)? };
         let result = catch(body);
         // SAFETY: `raw` is alive. Ended also after a failure, which would else go on.
-        let ended = call(|failure| unsafe { ffi::torchgauge_cuda_graph_end(graph.raw, failure) });
+        let ended = unsafe { ffi::cuda_graph_end(graph.raw) };
         let result = result?;
         ended?;
         stream.leave()?;
@@ -78,7 +76,7 @@ impl Graph {
     /// Queues the recorded work on the current stream. Returns at once.
     pub fn replay(&mut self) -> Result<()> {
         // SAFETY: `raw` is alive, and `&mut` keeps others away.
-        call(|failure| unsafe { ffi::torchgauge_cuda_graph_replay(self.raw, failure) })
+        unsafe { ffi::cuda_graph_replay(self.raw) }
     }
 }
 
@@ -86,6 +84,6 @@ impl Drop for Graph {
     fn drop(&mut self) {
         // SAFETY: `raw` came from `capture` and is given back once. Destroying a graph cannot
         // fail in a way that anybody could act upon.
-        let _ = call(|failure| unsafe { ffi::torchgauge_cuda_graph_free(self.raw, failure) });
+        let _ = unsafe { ffi::cuda_graph_free(self.raw) };
     }
 }

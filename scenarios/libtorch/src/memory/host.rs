@@ -4,14 +4,14 @@
 //! counts the bytes asked for: exact, and the same on every machine. Scratch memory that oneDNN
 //! and other libraries take for themselves does not pass through it.
 
-use crate::{Result, error::call, ffi};
+use crate::{Result, ffi};
 
 /// Puts the counting allocator in place, once for the process.
 ///
 /// Tensors made before are not counted, neither now nor when they are freed.
 pub fn install() -> Result<()> {
     // SAFETY: the pointer is valid for the call.
-    call(|failure| unsafe { ffi::torchgauge_host_memory_install(failure) })
+    unsafe { ffi::host_memory_install() }
 }
 
 pub fn allocated_bytes() -> u64 {

@@ -415,7 +415,7 @@ fn report(folder: &SessionFolder, printer: &Printer) -> Result<()> {
             printer.raw(&reports::claims::text(&session.claims, style));
         }
     }
-    let [page, ..] = reports::write(std::slice::from_ref(folder), Vec::new(), folder.path())?;
+    let [page, ..] = reports::write(std::slice::from_ref(folder), folder.path())?;
     printer.line(&format!("report: {}", page.display()));
     Ok(())
 }

@@ -73,7 +73,7 @@ pub(super) async fn carry_out(
             command("bisect", folder)
         )));
     };
-    reports::write(std::slice::from_ref(&session), Vec::new(), session.path())?;
+    reports::write(std::slice::from_ref(&session), session.path())?;
     let read = session.read_session()?;
     let records = session.read_records()?.records;
     let options = read.deciding.as_ref().map(session::options);
