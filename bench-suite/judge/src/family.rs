@@ -34,7 +34,7 @@ pub fn judge_all(
     metrics: &[Measurement],
     options: &Options,
 ) -> Result<Vec<Comparison>, FamilyError> {
-    let (mut judged, chances): (Vec<Comparison>, Vec<Chance>) = metrics
+    let (mut judged, mut chances): (Vec<Comparison>, Vec<Chance>) = metrics
         .iter()
         .enumerate()
         .map(|(index, metric)| {
@@ -43,6 +43,7 @@ pub fn judge_all(
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
         .unzip();
+    jump_with_others(metrics, &mut chances);
     let members = chances.iter().filter(|one| **one != Chance::None).count();
     let of_one = options.alpha / members.max(1) as f64;
     let open = || {
@@ -86,6 +87,30 @@ pub fn judge_all(
         }
     }
     Ok(judged)
+}
+
+/// Where one cell of a metric in five jumps between two values, one whose sides have a value each, no
+/// more than twice as far apart, may do so too: of three runs a side one session in 32 divides them so.
+fn jump_with_others(metrics: &[Measurement], chances: &mut [Chance]) {
+    const SHARE: usize = 5;
+    let mut cells = BTreeMap::<usize, (usize, usize, f64)>::new();
+    for (metric, chance) in metrics.iter().zip(&*chances) {
+        let (all, jumping, farthest) = cells.entry(metric.metric).or_default();
+        *all += 1;
+        if let Chance::Modes(modes) = chance {
+            *jumping += 1;
+            *farthest = farthest.max(modes.step());
+        }
+    }
+    for (metric, chance) in metrics.iter().zip(chances) {
+        let (all, jumping, farthest) = cells[&metric.metric];
+        if let Chance::Sample(_, Some(modes)) = chance
+            && jumping * SHARE >= all
+            && modes.step() <= 2.0 * farthest
+        {
+            *chance = Chance::Modes(*modes);
+        }
+    }
 }
 
 /// q of each p: the smallest false discovery rate at which it would count.

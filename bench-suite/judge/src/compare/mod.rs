@@ -42,13 +42,14 @@ pub(crate) enum Chance {
     None,
     /// It chooses one of two values.
     Modes(Modes),
-    Sample(Sample),
+    /// Of a side in either of two values, where those are what there is.
+    Sample(Sample, Option<Modes>),
 }
 
 impl Chance {
     pub(crate) fn sample(&self) -> Option<&Sample> {
         match self {
-            Self::Sample(sample) => Some(sample),
+            Self::Sample(sample, _) => Some(sample),
             Self::None | Self::Modes(_) => None,
         }
     }
@@ -92,7 +93,8 @@ pub(crate) fn read(metric: &Measurement, alpha: f64) -> Result<(Comparison, Chan
         blank.reason = String::from("some values are 0, so there is no ratio");
         return Ok((blank, Chance::None));
     }
-    if let Some(modes) = Modes::of(metric) {
+    let modes = Modes::of(metric);
+    if let Some(modes) = modes.filter(Modes::are_mixed) {
         return Ok((blank, Chance::Modes(modes)));
     }
     let Some(sample) = Sample::of(metric) else {
@@ -100,7 +102,7 @@ pub(crate) fn read(metric: &Measurement, alpha: f64) -> Result<(Comparison, Chan
         blank.reason = String::from("only one block; at least two are needed");
         return Ok((blank, Chance::None));
     };
-    Ok((blank, Chance::Sample(sample)))
+    Ok((blank, Chance::Sample(sample, modes)))
 }
 
 /// Sets the interval and what follows from it: the verdict, its reason, and what such blocks could

@@ -1,12 +1,15 @@
-//! Memory that jumps between two values, as an allocator's reserve does: the values and how often
+//! What jumps between two values, as an allocator's reserve does or a clock: the values and how often
 //! each side has the upper one say all that there is.
 
 use statrs::function::beta::beta_reg;
 
-use super::types::{Comparison, Interval, Kind, Measurement, Method};
+use super::types::{Comparison, Interval, Kind, Measurement, Method, NOISE_FLOOR};
 
 /// Modes are as far apart as so many times what they scatter by.
 const APART: f64 = 10.0;
+
+/// One wild time in this many is no mode of it.
+const RARE: usize = 4;
 
 /// Two values, and how many runs of a side have the upper one.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,11 +21,8 @@ pub(crate) struct Modes {
 }
 
 impl Modes {
-    /// `None` where the values are not two, or where no side has both: then it is a change.
+    /// `None` where the values are not two; those of times also where one is rare.
     pub(super) fn of(metric: &Measurement) -> Option<Self> {
-        if metric.kind != Kind::MemoryLike {
-            return None;
-        }
         let of_base = || metric.blocks.iter().filter_map(|block| block.base);
         let of_head = || metric.blocks.iter().filter_map(|block| block.head);
         let mut all: Vec<f64> = of_base().chain(of_head()).collect();
@@ -37,15 +37,31 @@ impl Modes {
             (of_base().filter(is_upper).count(), of_base().count()),
             (of_head().filter(is_upper).count(), of_head().count()),
         );
-        let has_both = |(upper, all): (usize, usize)| upper > 0 && upper < all;
-        let is_tight = spread(low).max(spread(high)) * APART <= gap(&split);
+        let least = match metric.kind {
+            Kind::MemoryLike => f64::MIN_POSITIVE,
+            Kind::TimeLike => NOISE_FLOOR * low[0],
+        };
+        let scatter = spread(low).max(spread(high)).max(least);
+        let is_common = metric.kind == Kind::MemoryLike
+            || metric.between.is_none() && low.len().min(high.len()) * RARE >= all.len();
         let has_ratio = low[0] > 0.0 && (high[high.len() - 1] / low[0]).is_finite();
-        (has_ratio && is_tight && (has_both(base) || has_both(head))).then(|| Self {
+        (has_ratio && is_common && scatter * APART <= gap(&split)).then(|| Self {
             lower: middle(low),
             upper: middle(high),
             base,
             head,
         })
+    }
+
+    /// Whether a side has both: else it may as well be a change.
+    pub(crate) fn are_mixed(&self) -> bool {
+        let has_both = |(upper, all): (usize, usize)| upper > 0 && upper < all;
+        has_both(self.base) || has_both(self.head)
+    }
+
+    /// How far the two values are apart, relative.
+    pub(crate) fn step(&self) -> f64 {
+        self.upper / self.lower - 1.0
     }
 
     /// The ratio of the mean of the head to that of the base, from the shares of the upper value
@@ -70,7 +86,7 @@ impl Modes {
         comparison.reason = format!(
             "one of two values {:.1} % apart: the upper one in {in_base} of {of_base} runs of the \
              base and {in_head} of {of_head} of the head",
-            100.0 * (self.upper / self.lower - 1.0)
+            100.0 * self.step()
         );
     }
 }

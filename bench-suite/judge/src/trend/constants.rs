@@ -1,4 +1,4 @@
-//! Every number of the trend that is no level of error: ten that were chosen, each with what it comes
+//! Every number of the trend that is no level of error: eight that were chosen, each with what it comes
 //! from, and what follows from them. `docs/statistics.md` has them in a table.
 
 /// Fewest points of a level inside a series. Spikes of up to three nights are common and are no levels:
@@ -13,8 +13,6 @@ pub(super) const TAIL_DF: i32 = 3;
 /// Price of a candidate, in ln(n) noise variances. Yao (1988) asks for more than 1 so that none is false
 /// in the end; what is proposed here has to pass a test, so that little more will do.
 pub(super) const PRICE: f64 = 1.5;
-/// p of the ranks is multiplied by this inside the series: candidates were chosen by ranks before.
-pub(super) const PRICE_OF_RANKS: f64 = 10.0;
 /// p of a single point is multiplied by this, for two kinds of evidence are tried. They mostly
 /// agree: together they alarm 1.1 times as often as ranks alone over all noises that
 /// `cargo bench -p judge` draws, and 1.3 times in the worst of them. Bonferroni's 2 would find a
@@ -26,9 +24,6 @@ pub(super) const MOST_SCORE: f64 = 4.0;
 /// … and for at most so many units of noise: with 2.5 recall after two points on an H200 falls by
 /// 4 points, with 4 skewed noise alarms more often.
 pub(super) const MOST_DISTANCE: f64 = 3.0;
-/// A point lies as far out as another from this share of its distance on: spikes vary in height. With 1
-/// one more spike among many is news (`trend_cases::spikes_are_no_change`).
-pub(super) const AS_FAR: f64 = 0.9;
 /// A slope between corners has to be closer than steps by so many places more. With one, the step at
 /// 131 of `tigerbeetle-load_accepted` is part of a slope; from 1.4 on it is not.
 pub(super) const CORNERS: usize = 2;
@@ -37,6 +32,9 @@ pub(super) const CORNERS: usize = 2;
 pub(super) const FEW: usize = MIN_SEGMENT / 2 + 1;
 /// Fewest points, distances or differences that tell of noise: two levels of them.
 pub(super) const SOME: usize = 2 * MIN_SEGMENT;
+/// p of the ranks is multiplied by this inside the series: each candidate was the best by ranks of the
+/// places that the shortest two levels around it have (Bonferroni).
+pub(super) const PRICE_OF_RANKS: f64 = SOME as f64;
 /// Most points that are tried as a new level, for longer ones are found inside the series. Every length
 /// is tried, so that this is also the price of several points (Bonferroni).
 pub(super) const LONGEST: usize = 4 * MIN_SEGMENT;
@@ -46,6 +44,11 @@ pub(super) const RECENT: usize = 30;
 /// Series of up to a year of nights are searched without their newest points as well: that takes four
 /// more searches.
 pub(super) const A_YEAR: usize = 366;
+/// A point lies as far out as another from this share of its distance on, for spikes vary in height:
+/// where the tail beyond it is no more likely than [`PRICE_OF_ONE`] allows.
+pub(super) fn as_far() -> f64 {
+    PRICE_OF_ONE.powf(-1.0 / f64::from(TAIL_DF))
+}
 /// Where a change began: the square of noise by which the misfit of places may exceed the best one's
 /// (Hansen 2000, 95 %).
 pub(super) const PLACE_CRITICAL: f64 = 7.35;

@@ -8,8 +8,8 @@
 use std::ops::Range;
 
 use super::constants::{
-    ALPHA_LOUDER, AS_FAR, CLIP, FEW, LONGEST, MIN_SEGMENT, MOST_DISTANCE, MOST_SCORE, PRICE_OF_ONE,
-    RECENT, SOME, TAIL_DF, louder_than, noisier_than,
+    ALPHA_LOUDER, CLIP, FEW, LONGEST, MIN_SEGMENT, MOST_DISTANCE, MOST_SCORE, PRICE_OF_ONE, RECENT,
+    SOME, TAIL_DF, as_far, louder_than, noisier_than,
 };
 use super::history::Change;
 use super::model::TrendOptions;
@@ -100,10 +100,11 @@ fn test(series: &Series, before: &Before, fresh: usize, alpha: f64) -> Option<Ch
         1.0
     }
     .sqrt();
+    let shorter = unsure * old.grew;
     let out = |distance: f64| step.signum() * distance / old.spread;
     let evidence = Evidence {
         old: old.alike(fresh).into_iter().map(out).collect(),
-        new: new.iter().map(|y| out(y - old.centre) / unsure).collect(),
+        new: new.iter().map(|y| out(y - old.centre) / shorter).collect(),
         nothing: robust::rounding(old.centre) / old.spread,
     };
     let p = |rho| {
@@ -159,6 +160,8 @@ struct Baseline {
     known: usize,
     /// The largest standard deviation, that of all the noise or that of late.
     spread: f64,
+    /// How many times that the last few points scatter, where it is not one of them alone that does.
+    grew: f64,
 }
 
 impl Baseline {
@@ -188,13 +191,27 @@ impl Baseline {
             None if lately > louder_than(RECENT, 2.0) * sd => (RECENT, lately),
             None => (residuals.len(), sd.max(lately)),
         };
+        // One alone is a glitch; two are nights that scatter more than those before.
+        let last = &residuals[residuals.len().saturating_sub(MIN_SEGMENT)..];
+        let squares = last.iter().map(|r| (r / spread).powi(2)).sum::<f64>();
+        let are_far = last.iter().filter(|r| r.abs() > CLIP * spread).count() > 1;
+        let grew = if are_far {
+            (squares / last.len() as f64).sqrt()
+        } else {
+            1.0
+        };
         let mut noise = residuals;
         noise.truncate(before);
         noise.extend(old.iter().map(|y| y - centre));
         Self {
             n,
             centre,
-            known: louder.unwrap_or(noise.len()),
+            known: if are_far {
+                MIN_SEGMENT
+            } else {
+                louder.unwrap_or(noise.len())
+            },
+            grew,
             noise,
             is_pooled,
             scale,
@@ -247,7 +264,7 @@ impl Evidence {
             0.0 => 2.0 / places * (self.farthest() / far).powi(TAIL_DF),
             others => 2.0 * (others + 1.0) / places,
         };
-        let as_far = self.old.iter().filter(|old| old.abs() >= AS_FAR * far);
+        let as_far = self.old.iter().filter(|old| old.abs() >= as_far() * far);
         let is_usual = as_far.count() as f64 > (alpha / 2.0 * places).floor();
         let modelled = if is_usual {
             1.0
