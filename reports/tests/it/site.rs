@@ -154,13 +154,11 @@ fn a_site_has_a_page_and_a_card_for_everything_and_no_link_into_nothing() {
         "{readme}"
     );
     assert!(!readme.contains("<script>"));
-    // From a metric to its trend, and from the trend to its sessions.
-    let way = "../trends/sample-local-a-CPU-gpu-ci-1.html#resnet-tiny-fp32-bs8-throughput_samples_per_second";
-    assert!(files["first/report.html"].contains(&format!("<a href=\"{way}\">")));
+    // From the trend to its sessions.
     let trend = &files["trends/sample-local-a-CPU-gpu-ci-1.html"];
     // Card and page name one revision.
     let card = &files["trends/sample-local-a-CPU-gpu-ci-1.svg"];
-    assert!(card.contains(" at r25, regressed"), "{card}");
+    assert!(card.contains(" regressed · r25</text>"), "{card}");
     assert!(trend.contains(" regressed · r25</text>"), "{trend}");
     assert!(
         trend.contains("<a href=\"../first/report.html\">"),

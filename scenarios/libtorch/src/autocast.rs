@@ -54,8 +54,8 @@ pub fn state(device: DeviceType) -> Result<State> {
             device == DeviceType::Cuda,
             &raw mut number,
             &raw mut cache_enabled,
-        )?
-    };
+        )?;
+    }
     Ok(State {
         dtype: Dtype::from_number(number),
         cache_enabled,
@@ -88,8 +88,8 @@ impl Scope {
                 dtype.map_or(-1, Dtype::number),
                 cache_enabled,
                 &raw mut raw,
-            )?
-        };
+            )?;
+        }
         Ok(Self {
             raw,
             not_send: PhantomData,

@@ -62,8 +62,8 @@ pub fn run_many(
             call_body,
             drop_body,
             &raw mut output,
-        )?
-    };
+        )?;
+    }
     // SAFETY: the shim succeeded, so `output` is a new tensor that is ours.
     Ok(unsafe { take(output) })
 }

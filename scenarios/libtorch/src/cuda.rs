@@ -71,8 +71,8 @@ pub fn memory_info(index: u32) -> Result<MemoryInfo> {
             raw_index(index),
             &raw mut info.free_bytes,
             &raw mut info.total_bytes,
-        )?
-    };
+        )?;
+    }
     Ok(info)
 }
 

@@ -40,8 +40,8 @@ pub fn linear(
             optional(bias),
             each,
             &raw mut output,
-        )?
-    };
+        )?;
+    }
     // SAFETY: a new tensor that is ours.
     Ok(unsafe { take(output) })
 }

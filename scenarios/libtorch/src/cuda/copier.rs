@@ -46,8 +46,8 @@ impl Copier {
                 began.raw,
                 ended.raw,
                 &raw mut there,
-            )?
-        };
+            )?;
+        }
         Ok(Copied {
             // SAFETY: the call succeeded, so it is a tensor made for us.
             tensor: unsafe { take(there) },
