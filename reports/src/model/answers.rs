@@ -159,7 +159,10 @@ fn verdicts<'a>(own: impl Iterator<Item = &'a Change>) -> Option<String> {
         let range = match verdict {
             Verdict::Unchanged => None,
             Verdict::Inconclusive => ends(|found| found.minimum_detectable_change).map(|it| {
-                format!(" (detectable change {})", range(it.0, it.1, detectable_change))
+                format!(
+                    " (detectable change {})",
+                    range(it.0, it.1, detectable_change)
+                )
             }),
             _ => ends(|found| found.ratio)
                 .map(|(low, high)| format!(" ({})", range(low, high, format::change))),

@@ -264,12 +264,18 @@ fn the_index_is_searched_by_what_is_typed() {
         let links = "[...document.querySelectorAll('.index h3 a')]
             .filter(link => link.offsetParent).map(link => link.getAttribute('href')).join(' ')";
         let found = browser.text(links);
-        (found, browser.text("document.getElementById('found').value"))
+        (
+            found,
+            browser.text("document.getElementById('found').value"),
+        )
     };
     let (all, count) = typed("");
     assert_eq!((all.split(' ').count(), &*count), (2, ""), "{all}");
     let (of_verdict, count) = typed("FASTER");
-    assert!(of_verdict.starts_with("upgrade-2.6-to-2.12/"), "{of_verdict}");
+    assert!(
+        of_verdict.starts_with("upgrade-2.6-to-2.12/"),
+        "{of_verdict}"
+    );
     assert_eq!(count, "1 of 2");
     assert_eq!(typed(" resnet50").0, of_verdict);
     assert_eq!(typed(" nowhere"), (String::new(), "0 of 2".to_owned()));

@@ -28,9 +28,7 @@ def run(count, events, command):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     processes, started, lost = {}, 0, None
     try:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = _free_port()
         for rank in range(count):
             started = rank
             processes[rank] = subprocess.Popen(command, env=_environment(rank, count, port))
@@ -42,6 +40,20 @@ def run(count, events, command):
             _report(events, *lost)
         _end(processes)
     return 1 if lost else 0
+
+
+def _free_port():
+    """One below those that systems give out by themselves, which another process could get before
+    the first rank listens."""
+    for number in range(10000):
+        port = 20000 + (os.getpid() + number) % 10000
+        with socket.socket() as free:
+            try:
+                free.bind(("", port))
+            except OSError:
+                continue
+            return port
+    raise OSError("no port from 20000 to 29999 is free")
 
 
 def _environment(rank, count, port):

@@ -13,7 +13,7 @@ use std::{
     fmt, io,
     net::{Ipv4Addr, TcpListener},
     os::unix::process::ExitStatusExt as _,
-    process::{Child, Command, ExitStatus},
+    process::{self, Child, Command, ExitStatus},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
     time::{Duration, Instant},
@@ -152,10 +152,15 @@ pub fn run(
     outcome
 }
 
-/// For the first rank to listen on, where the others find it.
+/// For the first rank to listen on, where the others find it: below the ports that systems give out
+/// by themselves, one of which a connection of another process could take before the rank listens.
 fn free_port() -> io::Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    Ok(listener.local_addr()?.port())
+    // Supervisors that look at once begin apart.
+    let own = usize::try_from(process::id() % 10_000).unwrap_or_default();
+    let mut ports = (20_000..30_000).cycle().skip(own).take(10_000);
+    ports
+        .find(|&port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok())
+        .ok_or_else(|| io::ErrorKind::AddrInUse.into())
 }
 
 /// Tells when this rank ends, and leaves it to be reaped.

@@ -278,16 +278,19 @@ fn version_of(image: &str) -> &str {
     image.trim_start_matches("torch-").trim_end_matches("-cpu")
 }
 
-/// The oldest and the newest PyTorch that `images/` has a CPU image of, with their versions: each
-/// workload is compiled with another tch than the workspace's own, and the newest in another C++.
-fn oldest_and_newest() -> [(String, String); 2] {
-    let mut names = catalog().matching("torch-*-cpu").expect("CPU images");
-    names.sort_by_key(|name| -> Vec<u32> {
+/// The default CPU image and that of the newest PyTorch, with their versions: the newest workload is
+/// compiled with another tch than the workspace's own, and in another C++.
+fn default_and_newest() -> [(String, String); 2] {
+    let names = catalog().matching("torch-*-cpu").expect("CPU images");
+    let newest = names.into_iter().max_by_key(|name| -> Vec<u32> {
         let numbers = version_of(name).split('.').map(str::parse);
         numbers.collect::<Result<_, _>>().expect("numbers")
     });
-    let told = |name: &String| (name.clone(), version_of(name).to_owned());
-    [told(&names[0]), told(&names[names.len() - 1])]
+    let default = catalog().defaults().expect("the default images").cpu;
+    [default, newest.expect("a CPU image")].map(|name| {
+        let version = version_of(&name).to_owned();
+        (name, version)
+    })
 }
 
 /// `xtask` with this engine.
@@ -306,14 +309,14 @@ fn docker_and_podman_have_the_same_images_and_run_them() {
     let setting = |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
     let docker = setting("DOCKER_HOST", "unix:///var/run/docker.sock");
     let podman = setting("TORCHGAUGE_TEST_PODMAN", "unix:///run/podman/podman.sock");
-    let [(oldest, oldest_version), (newest, newest_version)] = oldest_and_newest();
-    let build = ["images", "build", &oldest, &newest, "--format", "json"];
+    let [(default, default_version), (newest, newest_version)] = default_and_newest();
+    let build = ["images", "build", &default, &newest, "--format", "json"];
     let built = [&docker, &podman].map(|address| -> serde_json::Value {
         let output = xtask_on(address, &build);
         expect_exit(&output, 0);
         serde_json::from_slice(&output.stdout).expect("JSON")
     });
-    for (number, name) in [oldest.as_str(), &newest].into_iter().enumerate() {
+    for (number, name) in [default.as_str(), &newest].into_iter().enumerate() {
         let [one, other] = [&built[0][number], &built[1][number]];
         assert_eq!(
             (&one["image"], &other["image"]),
@@ -359,7 +362,7 @@ fn docker_and_podman_have_the_same_images_and_run_them() {
                 "--blocks",
                 "1",
                 "--image",
-                &oldest,
+                &default,
                 "--image",
                 &newest,
                 "--out",
@@ -377,7 +380,7 @@ fn docker_and_podman_have_the_same_images_and_run_them() {
                 started.libtorch_version.as_str()
             })
             .collect();
-        assert_eq!(versions, [&*oldest_version, &newest_version].into());
+        assert_eq!(versions, [&*default_version, &newest_version].into());
     }
 
     // A rebuild with nothing changed asks for nothing: well under a second where the machine is
