@@ -114,19 +114,20 @@ def found_by(peers, file, own):
 def table(head, all_found, rows, is_hit):
     print("| " + " | ".join([*head, *all_found]) + " |")
     print("|---" * (len(head) + len(all_found)) + "|")
-    for row, places in rows.items():
-        shares = [
-            f"{100 * sum(is_hit(found[place], place) for place in places) / len(places):.1f}"
-            for found in all_found.values()
-        ]
+    for row, parts in rows.items():
+
+        def share(found, places):
+            return f"{100 * sum(is_hit(found[place], place) for place in places) / len(places):.1f}"
+
+        shares = [" / ".join(share(found, places) for places in parts.values()) for found in all_found.values()]
         print("| " + " | ".join([*map(str, row), *shares]) + " |")
     print()
 
 
-def rows_of(all_of_them, key):
+def rows_of(all_of_them, key, part=lambda one: None):
     rows = {}
     for place, one in enumerate(all_of_them):
-        rows.setdefault(key(one), []).append(place)
+        rows.setdefault(key(one), {}).setdefault(part(one), []).append(place)
     return rows
 
 
@@ -146,8 +147,8 @@ def series_table(series, file):
 
 def pairs_table(pairs, file):
     found = found_by(PAIRS, file, [one["judge"] for one in pairs])
-    rows = rows_of(pairs, lambda one: (one["row"], one["blocks"], f"{100 * (one['ratio'] - 1):.0f} %"))
-    table(["noise", "blocks", "change"], found, rows, lambda called, _: called)
+    rows = rows_of(pairs, lambda one: (one["row"], one["blocks"]), lambda one: one["ratio"])
+    table(["noise", "blocks"], found, rows, lambda called, _: called)
 
 
 def main():

@@ -321,3 +321,20 @@ fn two_values_by_hand() {
     // The two values are no further apart than that.
     assert_eq!(judged(0.04).verdict, Verdict::Unchanged);
 }
+
+/// A time jumps in one cell of five: what may be such a jump elsewhere is no change, what is larger is.
+#[test]
+fn cells_jump_with_others() {
+    let jumps = [(100.0, 101.0), (101.0, 100.0), (100.0, 101.0)];
+    let apart = |by: f64| [(100.0, by), (100.01, by + 0.01), (100.0, by)];
+    let verdict = |first, other| {
+        let cells = [first, other, other, other, other];
+        let cells = cells.map(|pairs| three_blocks(pairs, Kind::TimeLike, 0.005));
+        let judged = judge_all(&cells, &Options::default()).unwrap();
+        assert!(judged[1..].iter().all(|one| *one == judged[1]));
+        judged[1].verdict
+    };
+    assert_eq!(verdict(jumps, apart(101.0)), Verdict::Inconclusive);
+    assert_eq!(verdict(apart(101.0), apart(101.0)), Verdict::Improved);
+    assert_eq!(verdict(jumps, apart(103.0)), Verdict::Improved);
+}
