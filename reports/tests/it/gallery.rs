@@ -181,7 +181,7 @@ fn a_session_answers_the_question_of_its_suite() {
         (
             "h200-kernel-cache",
             &[
-                "Not decided: throughput inconclusive in 2 of 2 comparisons (-22.87 % to +42.32 %).",
+                "Not decided: throughput inconclusive in 2 of 2 comparisons (detectable change 18.9 % to 57.5 %).",
                 "Warm-up: faster in 2 of 2 comparisons (-69.94 % to -60.88 %).",
                 "resnet50: kernel_cache=session against kernel_cache=run 13.7 s → 5.26 s, -60.88 %",
             ],
@@ -196,7 +196,7 @@ fn a_session_answers_the_question_of_its_suite() {
         (
             "h200-slim",
             &[
-                "Not decided: throughput inconclusive in 7 of 7 comparisons (-2.73 % to +2.94 %); \
+                "Not decided: throughput inconclusive in 7 of 7 comparisons (detectable change 1.4 % to 4.4 %); \
                  peak allocated unchanged in 7",
                 "Best: image size 2.980 GiB → 1.973 GiB, -33.81 %",
                 "Gate passed",
