@@ -89,10 +89,10 @@ pub fn judge_all(
     Ok(judged)
 }
 
-/// Where one cell of a metric in five jumps between two values, one whose sides have a value each, no
+/// Where one cell of a metric in ten jumps between two values, one whose sides have a value each, no
 /// more than twice as far apart, may do so too: of three runs a side one session in 32 divides them so.
 fn jump_with_others(metrics: &[Measurement], chances: &mut [Chance]) {
-    const SHARE: usize = 5;
+    const SHARE: usize = 10;
     let mut cells = BTreeMap::<usize, (usize, usize, f64)>::new();
     for (metric, chance) in metrics.iter().zip(&*chances) {
         let (all, jumping, farthest) = cells.entry(metric.metric).or_default();
