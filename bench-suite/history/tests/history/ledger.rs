@@ -390,8 +390,17 @@ fn zz_temp() {
     for n in 1..60 {
         let name = "a".repeat(n);
         let mut ledger = Ledger::default();
-        let level = |night: usize| match night { 60 => 85.0, ..63 => 100.0, _ => 97.0 };
+        let level = |night: usize| match night {
+            60 => 85.0,
+            ..63 => 100.0,
+            _ => 97.0,
+        };
         let told = every_night(&mut ledger, 50, &[(&name, &level)]);
-        println!("{n} failing {:?} reopened {:?} entries {}", nights(&told, |n| &n.failing), nights(&told, |n| &n.reopened), ledger.entries().len());
+        println!(
+            "{n} failing {:?} reopened {:?} entries {}",
+            nights(&told, |n| &n.failing),
+            nights(&told, |n| &n.reopened),
+            ledger.entries().len()
+        );
     }
 }
