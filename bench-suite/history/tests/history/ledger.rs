@@ -384,23 +384,3 @@ fn what_turns_out_much_larger_than_it_was_told_fails_again() {
     let (accepted, worsened, entries) = failing(true);
     assert_eq!((accepted, worsened, entries), (vec![60, 61], Vec::new(), 2));
 }
-
-#[test]
-fn zz_temp() {
-    for n in 1..60 {
-        let name = "a".repeat(n);
-        let mut ledger = Ledger::default();
-        let level = |night: usize| match night {
-            60 => 85.0,
-            ..63 => 100.0,
-            _ => 97.0,
-        };
-        let told = every_night(&mut ledger, 50, &[(&name, &level)]);
-        println!(
-            "{n} failing {:?} reopened {:?} entries {}",
-            nights(&told, |n| &n.failing),
-            nights(&told, |n| &n.reopened),
-            ledger.entries().len()
-        );
-    }
-}

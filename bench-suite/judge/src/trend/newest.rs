@@ -264,7 +264,8 @@ impl Evidence {
             0.0 => 2.0 / places * (self.farthest() / far).powi(TAIL_DF),
             others => 2.0 * (others + 1.0) / places,
         };
-        let as_far = self.old.iter().filter(|old| old.abs() >= as_far() * far);
+        let least = as_far() * far;
+        let as_far = self.old.iter().filter(|old| old.abs() >= least);
         let is_usual = as_far.count() as f64 > (alpha / 2.0 * places).floor();
         let modelled = if is_usual {
             1.0
