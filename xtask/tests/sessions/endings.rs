@@ -161,7 +161,6 @@ fn a_broken_file_is_a_warning_and_fails_no_gate() {
         ("history list", 0, warning),
         ("history list --sessions", 0, warning),
         ("history export", 0, warning),
-        ("report sessions/renamed --history history", 0, warning),
         ("compare branch=main sessions/head:img", 2, warning),
         ("site sessions --history history --out site", 0, warning),
     ]);
