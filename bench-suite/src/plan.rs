@@ -42,6 +42,8 @@ pub struct Plan {
     pub cells: Vec<Cell>,
     /// Scenarios with variants that are not for this device, or have too many ranks for it.
     pub left_out: Vec<LeftOut>,
+    /// The run that is carried out this time, and no other; `None`: all.
+    pub run: Option<String>,
 }
 
 /// One cell: image × scenario × variant.
@@ -236,6 +238,7 @@ impl Plan {
             session: session(request, blocks)?,
             cells,
             left_out,
+            run: None,
         })
     }
 

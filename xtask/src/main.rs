@@ -17,8 +17,8 @@ use cli::exit_codes;
 use commands::{
     bench::BenchArgs, bisect::BisectArgs, claims::ClaimsArgs, compare::CompareArgs, dist::DistArgs,
     doctor::DoctorArgs, fit::FitArgs, history::HistoryArgs, images::ImagesCommand,
-    ledger::LedgerArgs, node::NodeArgs, report::ReportArgs, scenarios::ScenariosCommand,
-    site::SiteArgs, test::TestArgs, trend::TrendArgs,
+    ledger::LedgerArgs, node::NodeArgs, pod::PodCommand, report::ReportArgs,
+    scenarios::ScenariosCommand, site::SiteArgs, test::TestArgs, trend::TrendArgs,
 };
 use printer::Printer;
 
@@ -46,6 +46,9 @@ enum Command {
     Fit(FitArgs),
     /// Carry out a part of a session on this node
     Node(NodeArgs),
+    /// What the containers of a Pod do
+    #[command(subcommand, hide = true)]
+    Pod(PodCommand),
     /// Draw the report of sessions that have run
     Report(ReportArgs),
     /// Compare two images or two sessions, cell by cell
@@ -116,6 +119,7 @@ async fn main() -> ExitCode {
         Command::Images(command) => commands::images::run(command, &printer).await,
         Command::Fit(args) => commands::fit::run(args, &printer).await,
         Command::Node(args) => commands::node::run(args, &printer).await,
+        Command::Pod(command) => commands::pod::run(command, &printer).await,
         Command::Report(args) => commands::report::run(args, &printer),
         Command::Scenarios(command) => commands::scenarios::run(command, &printer),
         Command::Site(args) => commands::site::run(args, &printer),

@@ -46,6 +46,13 @@ pub struct ImageFacts {
     pub parts: Option<ImageParts>,
 }
 
+impl ImageFacts {
+    /// Whether more than its name is known: whoever looked at it says.
+    pub fn is_known(&self) -> bool {
+        self.id.is_some() || self.scenario_sha256.is_some() || !self.flavour.is_empty()
+    }
+}
+
 /// How an image stands to its lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "kebab-case")]

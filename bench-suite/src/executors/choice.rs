@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(word("podman"), "container(podman)");
         assert_eq!(word("mock:*=oom;b1=ok:2"), "mock(*=oom;b1=ok:2)");
         let all = "expected auto or one of container, docker, podman, process, slurm[:PROFILE], \
-                   nodes[:ENGINE]";
+                   kubernetes[:PROFILE], nodes[:ENGINE]";
         assert_eq!(word("nerdctl"), all);
         assert_eq!(word(""), all);
         let refused = format!("`process` takes no argument; {all}");

@@ -139,6 +139,8 @@ pub struct Registration {
     /// Where runs execute, for the command line's help.
     pub help: &'static str,
     pub is_automatic: bool,
+    /// Whether it carries blocks to nodes, which run them with another engine.
+    pub is_scheduler: bool,
     /// Whether the command line's help leaves it out.
     pub is_hidden: bool,
     /// Connects to whatever carries runs out; with the argument, empty where none was given.

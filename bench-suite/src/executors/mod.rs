@@ -9,6 +9,7 @@ pub mod container;
 mod executor;
 mod guard;
 mod images;
+mod kubernetes;
 mod nodes;
 mod oom_kills;
 mod order;
@@ -25,6 +26,7 @@ use std::path::Path;
 pub use choice::{Choice, Opened};
 pub use executor::{Executor, ExecutorError, Finding, Opening, Prepared, Registration, State};
 pub use images::{ImageSource, Loaded, LocalRuntime, SourceError};
+pub use kubernetes::{IMAGE_VARIABLE, parcel};
 pub use nodes::Scheduler;
 pub(crate) use order::KERNEL_CACHE;
 pub use order::{Execution, Order, RunPaths};
@@ -34,6 +36,7 @@ pub const EXECUTORS: &[Registration] = &[
     container::REGISTRATION,
     process::REGISTRATION,
     slurm::REGISTRATION,
+    kubernetes::REGISTRATION,
     nodes::REGISTRATION,
     #[cfg(debug_assertions)]
     mock::REGISTRATION,

@@ -37,9 +37,19 @@ pub(super) fn between(session: &Session, plan: &Plan) -> Vec<Difference> {
     found
 }
 
-/// The images of both, as far as they differ.
+/// The images of both, as far as they differ; an image that one side knows by its name alone does not.
 pub(super) fn of_images(then: &[ImageFacts], now: &[ImageFacts]) -> Vec<Difference> {
-    let [then, now] = [then, now].map(|images| images.iter().map(image).collect());
+    let unknown = |image: &&ImageFacts| !image.is_known();
+    let unknown: BTreeSet<&str> = then
+        .iter()
+        .chain(now)
+        .filter(unknown)
+        .map(|image| image.name.as_str())
+        .collect();
+    let [then, now] = [then, now].map(|images| {
+        let known = |image: &&ImageFacts| !unknown.contains(image.name.as_str());
+        images.iter().filter(known).map(image).collect()
+    });
     differing(&then, &now)
 }
 

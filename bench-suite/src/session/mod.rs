@@ -137,7 +137,8 @@ impl Session {
         } else {
             "resumed after it was cut off"
         };
-        session.notes.extend(was_begun.then(|| note.to_owned()));
+        let was_cut = was_begun && plan.run.is_none() || records.torn_after.is_some();
+        session.notes.extend(was_cut.then(|| note.to_owned()));
         parts::add_hosts(&mut session, earlier);
         if !records.bad_lines.is_empty() {
             let lines = records.bad_lines.len();
@@ -214,7 +215,9 @@ impl Session {
         let mut block = self.plan.session.numbers().start;
         while block < self.plan.session.numbers().end {
             let began = Instant::now();
-            let runs = self.plan.block(block);
+            let mut runs = self.plan.block(block);
+            let only = self.plan.run.as_ref();
+            runs.retain(|run| only.is_none_or(|only| run.name == *only));
             let ran = self.carry(&runs, executor, subscriber, cancel).await?;
             if let Some(deciding) = &mut self.plan.session.deciding {
                 deciding.spent_seconds += began.elapsed().as_secs_f64();

@@ -12,10 +12,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use record::{Asked, Machine, SessionFolder};
+use record::{Asked, ImageFacts, Machine, Record, SessionFolder};
 
-use super::{Difference, Session, SessionError, Totals, difference, runs::declare};
-use crate::plan::Plan;
+use super::{
+    Difference, Session, SessionError, Totals, difference,
+    runs::{AttemptLog, declare},
+};
+use crate::plan::{Plan, Run};
 
 /// The folder of the parts, in that of their session.
 pub const PARTS: &str = "parts";
@@ -31,6 +34,9 @@ pub struct Part {
     pub folder: PathBuf,
     /// Whether all of its runs are done.
     pub is_complete: bool,
+    /// The runs that may be still to do, in their order, each with its image: those that are open,
+    /// and those that they are compared with, which run again on another node.
+    pub runs: Vec<(String, String)>,
 }
 
 impl Session {
@@ -41,13 +47,15 @@ impl Session {
         let part = |block: u32| {
             let path = all.join(format!("{block:03}"));
             let folder = SessionFolder::at(&path);
-            let part = |is_complete| Part {
+            let part = |is_complete, records: &[Record]| Part {
                 block,
                 folder: path.clone(),
                 is_complete,
+                runs: self.due(block, records),
             };
             if path.join(SessionFolder::SESSION).exists() {
-                return Ok(part(folder.read_session()?.complete));
+                let records = folder.read_records()?.records;
+                return Ok(part(folder.read_session()?.complete, &records));
             }
             folder.create()?;
             let whole = &self.plan.session;
@@ -68,9 +76,21 @@ impl Session {
                 notes: Vec::new(),
                 ..whole.clone()
             })?;
-            Ok(part(false))
+            Ok(part(false, &[]))
         };
         self.plan.session.numbers().map(part).collect()
+    }
+
+    /// The runs of a block that may be still to do after these records.
+    fn due(&self, block: u32, records: &[Record]) -> Vec<(String, String)> {
+        let (log, runs) = (AttemptLog::of(records), self.plan.block(block));
+        let cell = |run: &Run| &self.plan.cells[run.cell].plan;
+        let group = |run: &Run| (&cell(run).suite, &cell(run).scenario);
+        let open = runs.iter().filter(|run| log.is_open(run)).map(group);
+        let open: BTreeSet<_> = open.collect();
+        let due = runs.iter().filter(|run| open.contains(&group(run)));
+        due.map(|run| (run.name.clone(), cell(run).image.clone()))
+            .collect()
     }
 
     /// Takes over what the session's parts have recorded so far, which may be called again and again.
@@ -135,6 +155,7 @@ impl Session {
             whole.images.clone_from(&part.images);
             whole.engine.clone_from(&part.engine);
         }
+        fill(&mut whole.images, &part.images);
         differences.extend(difference::of_images(&whole.images, &part.images));
         if !differences.is_empty() {
             return Err(SessionError::Different {
@@ -152,6 +173,15 @@ impl Session {
             .collect();
         add_notes(whole, &notes);
         Ok(())
+    }
+}
+
+/// Takes over images of which nothing was known: inside of an image, nobody sees the others.
+fn fill(images: &mut [ImageFacts], from: &[ImageFacts]) {
+    for image in images.iter_mut().filter(|image| !image.is_known()) {
+        if let Some(known) = from.iter().find(|known| known.name == image.name) {
+            image.clone_from(known);
+        }
     }
 }
 
@@ -193,6 +223,7 @@ pub(super) fn settle(
             session.engine.clone_from(&fresh.engine);
             session.images.clone_from(&fresh.images);
         }
+        fill(&mut session.images, &fresh.images);
         let gpus = |hosts: &BTreeMap<String, Machine>| -> BTreeSet<(String, Option<String>)> {
             let of = |(name, machine): (&String, &Machine)| {
                 let gpus = machine.gpus.iter().map(|gpu| (name.clone(), gpu.uuid()));

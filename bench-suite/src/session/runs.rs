@@ -80,7 +80,10 @@ impl AttemptLog {
             .numbers()
             .flat_map(|block| plan.block(block))
             .collect();
-        let open = runs.iter().filter(|run| self.is_open(run)).map(group);
+        // Run by run, what had finished elsewhere may come after what ran here.
+        let is_here = |run: &Run| last.contains_key(run.name.as_str()) && !is_elsewhere(run);
+        let open = runs.iter().filter(|run| self.is_open(run) || is_here(run));
+        let open = open.map(group);
         let open: BTreeSet<_> = open.collect();
         for run in runs.iter().filter(|run| open.contains(&group(run))) {
             if let Some(attempts) = self.0.get_mut(&run.name).filter(|_| is_elsewhere(run)) {
@@ -120,7 +123,7 @@ impl AttemptLog {
         status
     }
 
-    fn is_open(&self, run: &Run) -> bool {
+    pub(super) fn is_open(&self, run: &Run) -> bool {
         let attempts = self.0.get(&run.name);
         attempts.is_none_or(|attempts| attempts.status == RunStatus::Open)
     }

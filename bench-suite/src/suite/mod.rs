@@ -19,7 +19,7 @@ mod question;
 mod ranks;
 mod scenario;
 mod thresholds;
-mod units;
+pub(crate) mod units;
 mod validity;
 mod values;
 

@@ -11,10 +11,10 @@ use strict_yaml::{Document, KeyPath, YamlError};
 
 /// A stretch of time, written `90s`, `5min`, `1h 30min`, from so many milliseconds to so many hours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stretch<const LEAST: u64, const MOST: u64>(pub(super) Duration);
+pub(crate) struct Stretch<const LEAST: u64, const MOST: u64>(pub(crate) Duration);
 
 /// From 1 ms to a week.
-pub(super) type Time = Stretch<1, { 7 * 24 }>;
+pub(crate) type Time = Stretch<1, { 7 * 24 }>;
 /// From none to a day.
 pub(super) type Wait = Stretch<0, 24>;
 

@@ -31,6 +31,7 @@ pub(super) const REGISTRATION: Registration = Registration {
     argument: Some("SCRIPT"),
     aliases: &[],
     is_automatic: false,
+    is_scheduler: false,
     is_hidden: true,
     open: |script| {
         Box::pin(async move {

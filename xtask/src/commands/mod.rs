@@ -12,6 +12,7 @@ pub(crate) mod history;
 pub(crate) mod images;
 pub(crate) mod ledger;
 pub(crate) mod node;
+pub(crate) mod pod;
 pub(crate) mod program;
 pub(crate) mod report;
 pub(crate) mod scenarios;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use bench_suite::session::Totals;
 use clap::Args;
 use record::SessionFolder;
 
@@ -18,7 +19,7 @@ pub(crate) struct NodeArgs {
     /// The part: one of the folders `parts/…` of a session that `bench --engine nodes` or
     /// `--engine slurm:PROFILE` planned
     #[arg(value_name = "FOLDER")]
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     #[command(flatten)]
     share: ShareArgs,
     #[command(flatten)]
@@ -28,6 +29,18 @@ pub(crate) struct NodeArgs {
 /// Runs what is still to do of the part, and nothing else: what it records is gathered where the
 /// session was planned.
 pub(crate) async fn run(args: &NodeArgs, printer: &Printer) -> Result<()> {
+    match carry_out(args, None, printer).await? {
+        Some((folder, totals)) => bench::end(totals, "node", &folder),
+        None => Ok(()),
+    }
+}
+
+/// The same, or one run of it alone; nothing where every run is done.
+pub(super) async fn carry_out(
+    args: &NodeArgs,
+    run: Option<&str>,
+    printer: &Printer,
+) -> Result<Option<(SessionFolder, Totals)>> {
     let folder = &args.folder;
     let session = SessionFolder::at(folder).read_session()?;
     let Some(asked) = session
@@ -43,7 +56,7 @@ pub(crate) async fn run(args: &NodeArgs, printer: &Printer) -> Result<()> {
     };
     if session.complete {
         printer.note("every run of this part is done");
-        return Ok(());
+        return Ok(None);
     }
     let (mut sources, mut share) = (args.sources.clone(), args.share.clone());
     resume::as_begun(&session, &mut sources, &mut share);
@@ -63,7 +76,8 @@ pub(crate) async fn run(args: &NodeArgs, printer: &Printer) -> Result<()> {
     let attributed = session.cells.iter().any(|cell| cell.steps.attribution);
     let plan = target.plan(&loaded, Some(session.blocks), None)?;
     let plan = plan.only(&asked.cells)?.attributed(attributed)?;
-    let plan = plan.spread(&target.places)?;
+    let mut plan = plan.spread(&target.places)?;
+    plan.run = run.map(str::to_owned);
     let job = Job {
         target: &mut target,
         suites: &suites,
@@ -73,8 +87,7 @@ pub(crate) async fn run(args: &NodeArgs, printer: &Printer) -> Result<()> {
         share,
         place: Place::at(folder, Some(session.session)),
     };
-    let (folder, totals) = job.carry_out(printer).await?;
-    bench::end(totals, "node", &folder)
+    job.carry_out(printer).await.map(Some)
 }
 
 /// A suite's file as it was asked for, or the copy beside the part where this node does not have it.

@@ -5,9 +5,11 @@
 //! stands in for NVML (`bench-suite/tests/nvml/fake.c`). Everything in between is the real thing.
 
 mod action;
+mod api_server;
 mod fit;
 mod gpus;
 mod interruptions;
+mod kubernetes;
 mod links;
 mod nodes;
 mod refusals;

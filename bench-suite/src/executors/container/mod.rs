@@ -44,6 +44,7 @@ pub(super) const REGISTRATION: Registration = Registration {
     ],
     help: "in containers, through Docker or Podman",
     is_automatic: true,
+    is_scheduler: false,
     is_hidden: false,
     open: |product| {
         Box::pin(async move {

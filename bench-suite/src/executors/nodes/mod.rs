@@ -1,11 +1,11 @@
 //! Sessions whose runs happen on nodes, each by `torchgauge node`: what every way of reaching nodes
 //! shares, and the one where whoever has them starts it there.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use protocol::Device;
-use record::{Gpu, Isolation, Machine, Place, Reason, Stage};
+use record::{Gpu, Isolation, Machine, Place, Reason, SessionFolder, Stage};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -20,6 +20,7 @@ pub(super) const REGISTRATION: Registration = Registration {
     argument: Some("ENGINE"),
     aliases: &[],
     is_automatic: false,
+    is_scheduler: true,
     is_hidden: false,
     open: |engine| {
         Box::pin(async move {
@@ -38,6 +39,27 @@ pub(super) const REGISTRATION: Registration = Registration {
 
 /// GPUs that a node is taken to have before it is known.
 const MOST_GPUS: u32 = 16;
+
+/// How often a scheduler is asked: at first, and where nothing changes.
+pub(super) const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(15)];
+/// How long it may be silent before nothing is waited for any more; its jobs go on.
+pub(super) const SILENCE: Duration = Duration::from_mins(10);
+/// How long what was cancelled may take to clean up.
+pub(super) const CLEAN_UP: Duration = Duration::from_mins(2);
+
+/// What is to be told of a part that no job carries out any more.
+pub(super) fn ended(part: &Part, node: &str, why: impl FnOnce() -> String) -> String {
+    let at = if node.is_empty() {
+        String::new()
+    } else {
+        format!(" on {node}")
+    };
+    let session = SessionFolder::at(&part.folder).read_session();
+    if session.is_ok_and(|session| session.complete) {
+        return format!("block {}{at} is done", part.block);
+    }
+    format!("block {}{at} {}", part.block, why())
+}
 
 /// What carries parts of a session to nodes.
 pub trait Scheduler: Send + Sync {
@@ -106,7 +128,7 @@ impl Nodes {
             ExecutorError::Argument(message.into())
         };
         match engine.parse() {
-            Ok(Choice::Named(of, _)) if of.word == REGISTRATION.word || of.word == "slurm" => {
+            Ok(Choice::Named(of, _)) if of.is_scheduler => {
                 return Err(refused("expected one that runs on a node".to_owned()));
             }
             Ok(_) => {}

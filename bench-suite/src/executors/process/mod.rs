@@ -42,6 +42,7 @@ pub(super) const REGISTRATION: Registration = Registration {
     argument: None,
     aliases: &[],
     is_automatic: true,
+    is_scheduler: false,
     is_hidden: false,
     open: |_| {
         let process = Process::new(local::open(), BTreeMap::new());
@@ -73,6 +74,14 @@ const MISSING: [&str; 8] = [
     "limit of processes",
     "/dev/shm of its own",
     "user and capabilities",
+];
+
+/// What of it each run's container of a Pod does not separate either.
+const MISSING_IN_POD: [&str; 4] = [
+    "network",
+    "memory limit",
+    "CPU limits",
+    "limit of processes",
 ];
 
 impl Process {
@@ -162,6 +171,9 @@ impl Executor for Process {
     }
 
     fn isolation(&self) -> Isolation {
+        if env::var_os(super::IMAGE_VARIABLE).is_some() {
+            return Isolation::without(REGISTRATION.word, &MISSING_IN_POD);
+        }
         Isolation::without(REGISTRATION.word, &MISSING)
     }
 

@@ -14,13 +14,13 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use record::{SessionFolder, command_line};
+use record::command_line;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Executor, ExecutorError, Finding, Registration,
-    nodes::{Nodes, Scheduler},
+    nodes::{self, CLEAN_UP, Nodes, PAUSES, SILENCE, Scheduler},
 };
 use crate::session::Part;
 use profile::Profile;
@@ -32,18 +32,13 @@ pub(super) const REGISTRATION: Registration = Registration {
     argument: Some("PROFILE"),
     aliases: &[],
     is_automatic: false,
+    is_scheduler: true,
     is_hidden: false,
     open: |profile| Box::pin(open(profile)),
     examine: || Box::pin(examine()),
     sweep: |_| 0,
 };
 
-/// How often the queue is read: at first, and where nothing changes.
-const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(15)];
-/// How long the controller may be silent before nothing is waited for any more; its jobs go on.
-const SILENCE: Duration = Duration::from_mins(10);
-/// How long tasks that were cancelled may take to clean up.
-const CLEAN_UP: Duration = Duration::from_mins(2);
 /// How long a task that left the queue may be unknown to the accounts.
 const ACCOUNTS: Duration = Duration::from_secs(30);
 
@@ -266,17 +261,12 @@ impl Slurm {
 
     /// What is to be told of a part that no job carries out any more.
     fn ended(&self, part: &Part, ending: &queue::Ending) -> String {
-        let at = match ending.nodes.as_str() {
-            "" | "None" => String::new(),
-            nodes => format!(" on {nodes}"),
+        let node = match ending.nodes.as_str() {
+            "None" => "",
+            nodes => nodes,
         };
-        let block = part.block;
-        let session = SessionFolder::at(&part.folder).read_session();
-        if session.is_ok_and(|session| session.complete) {
-            return format!("block {block}{at} is done");
-        }
-        let why = ending.why(&part.folder.display().to_string(), &self.program());
-        format!("block {block}{at} {why}")
+        let why = || ending.why(&part.folder.display().to_string(), &self.program());
+        nodes::ended(part, node, why)
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    path::Path,
+    env, fs,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
-use bench_suite::executors::{ImageSource, Loaded, LocalRuntime, SourceError};
+use bench_suite::executors::{IMAGE_VARIABLE, ImageSource, Loaded, LocalRuntime, SourceError};
 use engine::{Endpoint, Engine};
 use futures_util::future::BoxFuture;
 use images::{
@@ -197,6 +198,9 @@ impl Supply {
     async fn unpack(&self, name: &str) -> Result<(LocalRuntime, ImageFacts)> {
         let image = match &self.images[name] {
             Chosen::Spec(image) => (**image).clone(),
+            Chosen::ReadyMade { reference, .. } if env::var_os(IMAGE_VARIABLE).is_some() => {
+                return in_pod(name, reference);
+            }
             Chosen::ReadyMade { .. } | Chosen::Own(_) => {
                 return Err(Error::Input(format!(
                     "{name} is a complete image and runs in a container; expected an engine \
@@ -229,6 +233,31 @@ impl Supply {
         *self.in_use.lock().unwrap_or_else(PoisonError::into_inner) = Some(cache);
         Ok((runtime, facts))
     }
+}
+
+/// An image of a Pod. Each of its containers is one of them, and sees that alone.
+fn in_pod(name: &str, reference: &str) -> Result<(LocalRuntime, ImageFacts)> {
+    let mut facts = ImageFacts {
+        name: name.to_owned(),
+        reference: Some(reference.to_owned()),
+        ..ImageFacts::default()
+    };
+    let program = PathBuf::from(SCENARIO_IN_IMAGE);
+    if env::var(IMAGE_VARIABLE).is_ok_and(|own| own == reference) {
+        let content = fs::read(&program).map_err(|error| {
+            Error::Input(format!(
+                "the image {reference} has no workload ({SCENARIO_IN_IMAGE}: {error}); push one that \
+                 `{} images build` made",
+                protocol::program()
+            ))
+        })?;
+        facts.scenario_sha256 = Some(images::Digest::of(&content).hex());
+    }
+    let runtime = LocalRuntime {
+        program,
+        library_path: Vec::new(),
+    };
+    Ok((runtime, facts))
 }
 
 impl ImageSource for Supply {

@@ -1,0 +1,55 @@
+//! `torchgauge pod`: what the containers of a Pod do, on behalf of `--engine kubernetes`.
+
+use std::{fs, path::PathBuf};
+
+use bench_suite::executors::parcel;
+use clap::{Args, Subcommand};
+
+use super::node::{self, NodeArgs};
+use crate::{
+    error::{Error, Result, reading, writing},
+    printer::Printer,
+};
+
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum PodCommand {
+    /// Put this program and the part into the Pod's folder
+    Begin { parcel: PathBuf, to: PathBuf },
+    /// Carry out one run of the part and hand over what it recorded
+    Run(RunArgs),
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    node: NodeArgs,
+    run: String,
+}
+
+pub(crate) async fn run(command: &PodCommand, printer: &Printer) -> Result<()> {
+    match command {
+        PodCommand::Begin { parcel: from, to } => {
+            let archive = fs::read(from).map_err(reading(from))?;
+            parcel::unpack_part(&archive, &to.join("part")).map_err(Error::Trouble)?;
+            for folder in ["locks", "user"] {
+                let folder = to.join(folder);
+                fs::create_dir_all(&folder).map_err(writing(&folder))?;
+            }
+            let (own, copy) = (PathBuf::from("/proc/self/exe"), to.join("torchgauge"));
+            fs::copy(&own, &copy).map_err(writing(&copy))?;
+            Ok(())
+        }
+        // Whatever comes of this run, the next one begins: what is wrong is handed over.
+        PodCommand::Run(args) => {
+            let ended = node::carry_out(&args.node, Some(&args.run), printer).await;
+            let error = ended.err().map(|error| error.to_string());
+            if let Some(error) = &error {
+                printer.note(error);
+            }
+            let folder = &args.node.folder;
+            let lines = parcel::of_run(folder, &args.run, error.as_deref());
+            printer.raw(&lines.map_err(reading(folder))?);
+            Ok(())
+        }
+    }
+}
