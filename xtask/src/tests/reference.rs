@@ -37,7 +37,7 @@ fn commands_are_those_of_the_page() {
     text = format!("{text}\n{}\n", codes.unwrap_or_default());
     for one in command
         .get_subcommands()
-        .filter(|one| one.get_name() != "help")
+        .filter(|one| one.get_name() != "help" && !one.is_hide_set())
     {
         describe(one, "torchgauge", &mut text);
     }

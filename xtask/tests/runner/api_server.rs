@@ -64,7 +64,7 @@ impl ApiServer {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let server = serving.clone();
-                thread::spawn(move || server.answer(stream));
+                thread::spawn(move || server.answer(&stream));
             }
         });
         server
@@ -104,8 +104,8 @@ impl ApiServer {
         }
     }
 
-    fn answer(&self, stream: TcpStream) {
-        let mut reader = BufReader::new(&stream);
+    fn answer(&self, mut stream: &TcpStream) {
+        let mut reader = BufReader::new(stream);
         let (mut line, mut length) = (String::new(), 0);
         if reader.read_line(&mut line).is_err() {
             return;
@@ -131,7 +131,7 @@ impl ApiServer {
             "HTTP/1.1 {code} x\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{text}",
             text.len()
         );
-        let _ = (&stream).write_all(answer.as_bytes());
+        let _ = stream.write_all(answer.as_bytes());
     }
 
     fn of(&self, method: &str, target: &str, body: &[u8]) -> (u16, String) {

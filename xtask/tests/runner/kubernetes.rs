@@ -179,115 +179,91 @@ fn ctrl_c_deletes_the_jobs_and_leaves_nothing() {
     assert_eq!(home.read("s").1.len(), 2);
 }
 
+/// A session with this profile on a cluster where this goes wrong ends so, and leaves nothing there.
+#[track_caller]
+fn ends(
+    (home, server): (&Home, &ApiServer),
+    name: &str,
+    (profile, images): (&str, &[&str]),
+    faults: Faults,
+    (code, expected): (i32, &str),
+) {
+    server.faults(faults);
+    let config = home.path("kubeconfig");
+    let running = home.on_kubernetes(name, &config, ("", profile), images);
+    let text = running.ends_with(code);
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(server.left(), [""; 0]);
+}
+
 #[test]
 fn what_a_cluster_refuses_names_the_next_step_and_leaves_nothing() {
     let home = Home::new();
-    let server = ApiServer::start(&home.path(""));
+    let at = (&home, &ApiServer::start(&home.path("")));
     let forbidden = "jobs.batch is forbidden: User \"nobody\" cannot create resource \"jobs\"";
     let quota =
         "jobs.batch \"x\" is forbidden: exceeded quota: team, requested: count/jobs.batch=1";
-    let refuses = |code, said| Faults {
-        refuses: Some((code, said)),
-        ..Faults::default()
-    };
+    for (name, said, expected) in [
+        ("a", forbidden, "cannot create resource \"jobs\"; profile"),
+        ("b", quota, "the quota of the `namespace` is used up"),
+    ] {
+        let faults = Faults {
+            refuses: Some((403, said)),
+            ..Faults::default()
+        };
+        ends(at, name, ("", &IMAGES), faults, (2, expected));
+    }
+    for (name, profile, expected) in [
+        ("c", "namespace: nope", "no such `namespace`"),
+        ("d", "context: nope", "the profile's `context`"),
+        ("e", "namespcae: x", "unknown key `namespcae`"),
+    ] {
+        let faults = Faults::default();
+        ends(at, name, (profile, &IMAGES), faults, (2, expected));
+    }
+    let tag = ["r.example/team/a:1"];
+    let expected = "expected REGISTRY/REPOSITORY@sha256:DIGEST";
+    ends(at, "f", ("", &tag), Faults::default(), (2, expected));
+}
+
+#[test]
+fn a_block_that_a_cluster_cannot_carry_out_says_why_and_goes_on_later() {
+    let home = Home::new();
+    let at = (&home, &ApiServer::start(&home.path("")));
     let none = Faults::default;
     let no_image = Faults {
         no_image: Some(("team/b", "manifest unknown")),
         ..none()
     };
+    let expected = "cannot pull r.example/team/b@sha256";
+    ends(at, "image", ("", &IMAGES), no_image, (3, expected));
     let no_node = Faults {
         no_node: Some("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."),
         ..none()
     };
-    let spoiled = Faults {
-        spoils: Some(("parcel + H", "parcel + I")),
-        ..none()
-    };
-    let cut = Faults {
-        spoils: Some(("parcel sha256", "parcel")),
-        ..none()
-    };
-    let tag = ["r.example/team/a:1"];
-    let both = &IMAGES[..];
-    for (name, profile, faults, images, code, expected) in [
+    let (profile, expected) = (
+        "start_within: 1s",
+        "Insufficient nvidia.com/gpu.: not within 1 s",
+    );
+    ends(at, "node", (profile, &IMAGES), no_node, (3, expected));
+    for (name, spoils, expected) in [
         (
-            "a",
-            "",
-            refuses(403, forbidden),
-            both,
-            2,
-            "cannot create resource \"jobs\"; profile",
+            "cut",
+            ("parcel sha256", "parcel"),
+            "its results are cut off",
         ),
-        (
-            "b",
-            "",
-            refuses(403, quota),
-            both,
-            2,
-            "the quota of the `namespace` is used up",
-        ),
-        (
-            "c",
-            "namespace: nope",
-            none(),
-            both,
-            2,
-            "no such `namespace`",
-        ),
-        (
-            "d",
-            "context: nope",
-            none(),
-            both,
-            2,
-            "the profile's `context`",
-        ),
-        (
-            "e",
-            "namespcae: x",
-            none(),
-            both,
-            2,
-            "unknown key `namespcae`",
-        ),
-        (
-            "f",
-            "",
-            none(),
-            &tag[..],
-            2,
-            "expected REGISTRY/REPOSITORY@sha256:DIGEST",
-        ),
-        (
-            "g",
-            "",
-            no_image,
-            both,
-            3,
-            "cannot pull r.example/team/b@sha256",
-        ),
-        (
-            "h",
-            "start_within: 1s",
-            no_node,
-            both,
-            3,
-            "Insufficient nvidia.com/gpu.: not within 1 s",
-        ),
-        ("i", "", spoiled, &both[..1], 3, "and were sent as"),
-        ("j", "", cut, &both[..1], 3, "its results are cut off"),
+        ("changed", ("parcel + H", "parcel + I"), "and were sent as"),
     ] {
-        server.faults(faults);
-        let text = home
-            .on_kubernetes(name, &home.path("kubeconfig"), ("", profile), images)
-            .ends_with(code);
-        assert!(text.contains(expected), "{name}: {text}");
-        assert_eq!(server.left(), [""; 0], "{name}");
+        let spoils = Faults {
+            spoils: Some(spoils),
+            ..none()
+        };
+        ends(at, name, ("", &IMAGES[..1]), spoils, (3, expected));
     }
-    server.faults(none());
-    home.resume_on_kubernetes("i", &home.path("kubeconfig"))
+    at.1.faults(none());
+    home.resume_on_kubernetes("changed", &home.path("kubeconfig"))
         .ends_with(0);
-    assert!(home.read("i").0.complete);
+    assert!(home.read("changed").0.complete);
 }
 
 #[test]
@@ -318,12 +294,11 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// With images that a registry there has; `None`, and a word about it, where there is no cluster.
-    fn find() -> Option<Self> {
-        let Some(folder) = env::var_os("TORCHGAUGE_TEST_KUBERNETES").map(PathBuf::from) else {
-            println!("skipped: TORCHGAUGE_TEST_KUBERNETES is not what `.ci/kubernetes` printed");
-            return None;
-        };
+    /// With images that a registry there has.
+    fn find() -> Self {
+        let folder = env::var_os("TORCHGAUGE_TEST_KUBERNETES").map(PathBuf::from);
+        let folder =
+            folder.expect("TORCHGAUGE_TEST_KUBERNETES is the folder that `.ci/kubernetes` printed");
         let work = tempfile::tempdir().expect("a folder");
         let base = work.path().join("base.tar");
         let (code, text) =
@@ -350,11 +325,11 @@ impl Cluster {
             );
             String::from_utf8_lossy(&output.stdout).trim().to_owned()
         };
-        Some(Self {
+        Self {
             program: push("program", env!("CARGO_BIN_EXE_torchgauge")),
             images: [push("a", ""), push("b", "")],
             folder,
-        })
+        }
     }
 
     fn bench(&self, home: &Home, name: &str, script: &str, profile: &str) -> Running {
@@ -399,7 +374,7 @@ impl Cluster {
     }
 
     /// The GPU that the kubelet gave each container of each Pod.
-    fn gpus(&self) -> BTreeMap<String, Vec<String>> {
+    fn gpus() -> BTreeMap<String, Vec<String>> {
         let text =
             fs::read_to_string("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint");
         let all: serde_json::Value =
@@ -419,15 +394,14 @@ impl Cluster {
 
 /// One test, for all of it has one node.
 #[test]
+#[ignore = "needs the cluster of `.ci/kubernetes`"]
 fn on_a_real_cluster() {
-    let Some(cluster) = Cluster::find() else {
-        return;
-    };
+    let cluster = Cluster::find();
     let home = Home::new();
     // Two images in one Pod, on one GPU; a run that fails does not end its block.
     let running = cluster.bench(&home, "s", "b0-a=oom;*=sleep:4000", "gpus: 1");
     running.until_records(1);
-    let gpus = cluster.gpus();
+    let gpus = Cluster::gpus();
     assert_eq!(gpus.len(), 2, "{gpus:?}");
     for of_pod in gpus.values() {
         assert_eq!(of_pod.len(), 2, "{gpus:?}");

@@ -21,7 +21,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Event, Pod},
 };
 use kube::{
-    Api, Client, Config, ResourceExt as _,
+    Api, Client, Config, ResourceExt,
     api::{DeleteParams, ListParams, LogParams, PostParams},
     config::KubeConfigOptions,
 };
@@ -54,7 +54,7 @@ pub(super) const REGISTRATION: Registration = Registration {
     sweep: |_| 0,
 };
 
-/// The most that a ConfigMap may hold.
+/// The most that a `ConfigMap` may hold.
 const MOST_PART: usize = 1 << 20;
 /// The most that is read of a container's log.
 const MOST_LOG: i64 = 16 << 20;
@@ -71,7 +71,7 @@ async fn open(file: String) -> Result<Box<dyn Executor>, ExecutorError> {
     }
     let profile = Profile::read(Path::new(&file))
         .map_err(|error| ExecutorError::Argument(error.to_string().into()))?;
-    let (client, namespace) = connect(&profile.context).await?;
+    let (client, namespace) = connect(profile.context.as_ref()).await?;
     let (engine, gpus) = (profile.engine().to_owned(), profile.all_gpus());
     let cluster = Box::new(Cluster {
         client,
@@ -88,7 +88,7 @@ async fn open(file: String) -> Result<Box<dyn Executor>, ExecutorError> {
 }
 
 /// By the kubeconfig, or, in a Pod, by its service account; with the namespace of either.
-async fn connect(context: &Option<String>) -> Result<(Client, String), ExecutorError> {
+async fn connect(context: Option<&String>) -> Result<(Client, String), ExecutorError> {
     let no_cluster = |said: &dyn std::fmt::Display| {
         let message = format!(
             "no Kubernetes here: {said}; set KUBECONFIG, or run this where `kubectl get pods` works"
@@ -98,7 +98,7 @@ async fn connect(context: &Option<String>) -> Result<(Client, String), ExecutorE
     let mut config = match context {
         Some(_) => {
             let options = KubeConfigOptions {
-                context: context.clone(),
+                context: context.cloned(),
                 ..KubeConfigOptions::default()
             };
             let config = Config::from_kubeconfig(&options).await;
@@ -112,7 +112,7 @@ async fn connect(context: &Option<String>) -> Result<(Client, String), ExecutorE
         None => Config::infer().await.map_err(|error| no_cluster(&error))?,
     };
     config.connect_timeout = Some(Duration::from_secs(10));
-    config.read_timeout = Some(Duration::from_secs(60));
+    config.read_timeout = Some(Duration::from_mins(1));
     let namespace = config.default_namespace.clone();
     let client = Client::try_from(config).map_err(|error| no_cluster(&error))?;
     Ok((client, namespace))
@@ -121,7 +121,7 @@ async fn connect(context: &Option<String>) -> Result<(Client, String), ExecutorE
 async fn examine() -> Vec<Finding> {
     let what = "Kubernetes";
     let version = async {
-        let (client, _) = connect(&None).await.map_err(|error| error.to_string())?;
+        let (client, _) = connect(None).await.map_err(|error| error.to_string())?;
         client
             .apiserver_version()
             .await
@@ -293,7 +293,7 @@ impl Cluster {
         tell: &mut Tell<'_>,
     ) -> Option<(String, Option<String>)> {
         let job = jobs.iter().find(|job| job.name_any() == name);
-        let uid = job.and_then(|job| job.uid());
+        let uid = job.and_then(ResourceExt::uid);
         let is_of = |pod: &&Pod| {
             pod.owner_references()
                 .iter()
@@ -374,7 +374,7 @@ impl Cluster {
         Some(format!("waits for its Pod: {}", last.message?))
     }
 
-    /// Deletes a Job, with its Pod and its ConfigMap.
+    /// Deletes a Job, with its Pod and its `ConfigMap`.
     async fn delete(&self, name: &str) -> Result<(), kube::Error> {
         match self.jobs().delete(name, &DeleteParams::foreground()).await {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),

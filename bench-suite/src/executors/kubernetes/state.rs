@@ -49,28 +49,7 @@ pub(super) fn of(job: Option<&Job>, pod: Option<&Pod>) -> State {
         );
     };
     let Some(pod) = pod else {
-        let conditions = job
-            .status
-            .as_ref()
-            .and_then(|status| status.conditions.as_deref());
-        let failed = conditions
-            .unwrap_or_default()
-            .iter()
-            .find(|one| one.type_ == "Failed" && one.status == "True");
-        if let Some(failed) = failed {
-            let words = words(failed.reason.as_deref(), failed.message.as_deref());
-            return State::Ended(format!("failed without a Pod: {words}"));
-        }
-        let is_suspended = job
-            .spec
-            .as_ref()
-            .is_some_and(|spec| spec.suspend == Some(true));
-        let why = if is_suspended {
-            "is suspended, as Kueue does until there is room"
-        } else {
-            "has no Pod yet"
-        };
-        return State::Waits(format!("waits: its Job {why}"));
+        return without_pod(job);
     };
     let status = pod.status.clone().unwrap_or_default();
     let phase = status.phase.as_deref().unwrap_or_default();
@@ -83,66 +62,74 @@ pub(super) fn of(job: Option<&Job>, pod: Option<&Pod>) -> State {
     };
     if phase == "Failed" || pod.metadata.deletion_timestamp.is_some() {
         let disrupted = condition("DisruptionTarget", "True");
-        let reason = status
-            .reason
-            .as_deref()
-            .or_else(|| disrupted?.reason.as_deref());
-        let message = status
-            .message
-            .as_deref()
-            .or_else(|| disrupted?.message.as_deref());
+        let of_pod = status.reason.as_deref();
+        let reason = of_pod.or_else(|| disrupted?.reason.as_deref());
+        let of_pod = status.message.as_deref();
+        let message = of_pod.or_else(|| disrupted?.message.as_deref());
         return State::Ended(ended(pod, reason, message));
     }
-    if let Some(unscheduled) = condition("PodScheduled", "False") {
-        let said = words(
-            unscheduled.reason.as_deref(),
-            unscheduled.message.as_deref(),
-        );
+    if let Some(one) = condition("PodScheduled", "False") {
+        let said = words(one.reason.as_deref(), one.message.as_deref());
         return State::Waits(format!("waits for a node: {said}"));
     }
-    for container in containers(pod) {
-        let waiting = container
-            .state
-            .as_ref()
-            .and_then(|state| state.waiting.as_ref());
-        let Some((reason, waiting)) = waiting.and_then(|one| Some((one.reason.as_deref()?, one)))
-        else {
-            continue;
-        };
-        let said = words(Some(reason), waiting.message.as_deref());
-        match reason {
-            "ErrImagePull"
-            | "ImagePullBackOff"
-            | "InvalidImageName"
-            | "ErrImageNeverPull"
-            | "RegistryUnavailable"
-            | "ImageInspectError" => {
-                return State::Pulls(format!("cannot pull {}: {said}", container.image));
-            }
-            "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
-                return State::Ended(format!(
-                    "cannot start {} of {}: {said}; `kubectl describe pod {}` says more",
-                    container.name,
-                    container.image,
-                    pod.metadata.name.as_deref().unwrap_or_default()
-                ));
-            }
-            _ => {}
-        }
+    if let Some(held_up) = containers(pod).find_map(|container| held_up(container, pod)) {
+        return held_up;
     }
-    let mut all = containers(pod);
-    let running = all.find(|one| {
-        one.state
-            .as_ref()
-            .is_some_and(|state| state.running.is_some())
-    });
-    match running {
-        Some(container) => State::Runs(format!("runs {} on {}", container.name, node(Some(pod)))),
+    let is_running = |one: &&ContainerStatus| {
+        let state = one.state.as_ref();
+        state.is_some_and(|state| state.running.is_some())
+    };
+    let node = node(Some(pod));
+    match containers(pod).find(is_running) {
+        Some(container) => State::Runs(format!("runs {} on {node}", container.name)),
         None if phase == "Unknown" => State::Waits("waits: its node does not answer".to_owned()),
-        None => State::Waits(format!(
-            "waits on {} for its next container",
-            node(Some(pod))
-        )),
+        None => State::Waits(format!("waits on {node} for its next container")),
+    }
+}
+
+fn without_pod(job: &Job) -> State {
+    let status = job.status.as_ref();
+    let mut conditions = status
+        .into_iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    if let Some(failed) = conditions.find(|one| one.type_ == "Failed" && one.status == "True") {
+        let words = words(failed.reason.as_deref(), failed.message.as_deref());
+        return State::Ended(format!("failed without a Pod: {words}"));
+    }
+    let spec = job.spec.as_ref();
+    let is_suspended = spec.is_some_and(|spec| spec.suspend == Some(true));
+    let why = if is_suspended {
+        "is suspended, as Kueue does until there is room"
+    } else {
+        "has no Pod yet"
+    };
+    State::Waits(format!("waits: its Job {why}"))
+}
+
+/// What keeps a container from starting, where something does.
+fn held_up(container: &ContainerStatus, pod: &Pod) -> Option<State> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let reason = waiting.reason.as_deref()?;
+    let said = words(Some(reason), waiting.message.as_deref());
+    match reason {
+        "ErrImagePull"
+        | "ImagePullBackOff"
+        | "InvalidImageName"
+        | "ErrImageNeverPull"
+        | "RegistryUnavailable"
+        | "ImageInspectError" => Some(State::Pulls(format!(
+            "cannot pull {}: {said}",
+            container.image
+        ))),
+        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
+            Some(State::Ended(format!(
+                "cannot start {} of {}: {said}; `kubectl describe pod {}` says more",
+                container.name,
+                container.image,
+                pod.metadata.name.as_deref().unwrap_or_default()
+            )))
+        }
+        _ => None,
     }
 }
 
@@ -262,14 +249,14 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn told(status: Value) -> State {
+    fn told(status: &Value) -> State {
         let job =
             serde_json::from_value(json!({"metadata": {}, "spec": {"template": {}}})).unwrap();
         let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n1", "containers": []}, "status": status});
         of(Some(&job), Some(&serde_json::from_value(pod).unwrap()))
     }
 
-    fn container(state: Value) -> Value {
+    fn container(state: &Value) -> Value {
         json!({"phase": "Pending", "initContainerStatuses": [
             {"name": "run-0000", "image": "r/a", "imageID": "", "ready": false, "restartCount": 0, "state": state}]})
     }
@@ -304,12 +291,12 @@ mod tests {
             ),
             (
                 container(
-                    json!({"waiting": {"reason": "CreateContainerError", "message": "no such"}}),
+                    &json!({"waiting": {"reason": "CreateContainerError", "message": "no such"}}),
                 ),
                 "cannot start run-0000",
             ),
         ] {
-            let State::Ended(found) = told(status.clone()) else {
+            let State::Ended(found) = told(&status) else {
                 panic!("{status}")
             };
             assert!(found.contains(expected), "{found}");
@@ -323,22 +310,22 @@ mod tests {
     #[test]
     fn what_a_block_waits_for_is_told_in_the_cluster_s_words() {
         let said = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.";
-        let waits = told(json!({"phase": "Pending", "conditions": [
+        let waits = told(&json!({"phase": "Pending", "conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}]}));
         assert_eq!(
             waits,
             State::Waits(format!("waits for a node: Unschedulable: {said}"))
         );
-        let pulls = told(container(
-            json!({"waiting": {"reason": "ErrImagePull", "message": "manifest unknown"}}),
+        let pulls = told(&container(
+            &json!({"waiting": {"reason": "ErrImagePull", "message": "manifest unknown"}}),
         ));
         let words = "cannot pull r/a: ErrImagePull: manifest unknown";
         assert_eq!(pulls, State::Pulls(words.to_owned()));
         assert!(never_pulls(words) && !never_pulls("ErrImagePull: i/o timeout"));
         assert_eq!(
-            told(container(json!({"running": {}}))),
+            told(&container(&json!({"running": {}}))),
             State::Runs("runs run-0000 on n1".to_owned())
         );
-        assert_eq!(told(json!({"phase": "Succeeded"})), State::Done);
+        assert_eq!(told(&json!({"phase": "Succeeded"})), State::Done);
     }
 }

@@ -435,29 +435,21 @@ pub(crate) fn end(totals: Totals, command: &str, folder: &SessionFolder) -> Resu
 }
 
 fn tool(root: &Path) -> Tool {
-    let git = |words: &[&str]| {
+    // As `build.rs` does: a node's program, which has no checkout, is then known to be the same one.
+    let described = || {
         let output = std::process::Command::new("git")
-            .args(words)
+            .args(["describe", "--always", "--tags", "--dirty", "--abbrev=12"])
             .current_dir(root)
             .output()
             .ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
         output.status.success().then(|| text.trim().to_owned())
     };
-    let revision = git(&["rev-parse", "HEAD"]).map(|commit| {
-        // Tracked files alone: the session's own folder may lie in the checkout.
-        let status = git(&["status", "--porcelain", "--untracked-files=no"]);
-        if status.is_some_and(|changes| !changes.is_empty()) {
-            format!("{commit}-dirty")
-        } else {
-            commit
-        }
-    });
     Tool {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         revision: workspace::carried_revision(root)
             .map(str::to_owned)
-            .or(revision),
+            .or_else(described),
         command: std::env::args().skip(1).collect(),
     }
 }
