@@ -316,13 +316,14 @@ impl Cluster {
         }
         let words = match state {
             State::Done => {
-                return Some((
-                    node,
-                    block
-                        .errors
-                        .first()
-                        .map(|error| format!("was not carried out: {error}")),
-                ));
+                let error = block.errors.first();
+                let is_other = |error: &&String| error.contains("Torchgauge: was");
+                let next = error.filter(is_other).map_or(
+                    "",
+                    |_| ", or give the profile a `program` of the version that planned this one",
+                );
+                let said = error.map(|error| format!("was not carried out: {error}{next}"));
+                return Some((node, said));
             }
             State::Ended(why) => return Some((node, Some(why))),
             State::Runs(words) => {
