@@ -303,6 +303,8 @@ impl ApiServer {
         let mut command = Command::new(env!("CARGO_BIN_EXE_torchgauge"));
         command
             .args(words[1..].iter().map(local))
+            // A Pod has no checkout.
+            .env_remove("CARGO_MANIFEST_DIR")
             .current_dir(folder);
         for variable in container["env"].as_array().into_iter().flatten() {
             let value = if variable["value"].is_null() {

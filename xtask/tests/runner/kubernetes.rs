@@ -46,7 +46,7 @@ impl Home {
             .map(|image| format!("--image {image}"))
             .collect();
         let line = format!(
-            "exec env KUBECONFIG={} cargo xtask bench --suite {} --engine kubernetes:{} --device cpu --out {} {}",
+            "exec env -u CARGO_MANIFEST_DIR KUBECONFIG={} cargo xtask bench --suite {} --engine kubernetes:{} --device cpu --out {} {}",
             kubeconfig.display(),
             self.path("suite.yaml").display(),
             file.display(),
@@ -59,7 +59,7 @@ impl Home {
     fn resume_on_kubernetes(&self, name: &str, kubeconfig: &Path) -> Running {
         let folder = self.path(name);
         let line = format!(
-            "exec env KUBECONFIG={} cargo xtask bench --resume {}",
+            "exec env -u CARGO_MANIFEST_DIR KUBECONFIG={} cargo xtask bench --resume {}",
             kubeconfig.display(),
             folder.display()
         );
@@ -131,6 +131,11 @@ fn a_session_is_a_job_for_each_block() {
     ] {
         assert_eq!(pod[key], value, "{key}");
     }
+    let of_session = &pod["affinity"];
+    assert!(
+        of_session.is_null(),
+        "blocks with GPUs may share a node: {of_session}"
+    );
     assert_eq!(
         pod["securityContext"]["seccompProfile"]["type"],
         "RuntimeDefault"
@@ -430,7 +435,12 @@ fn on_a_real_cluster() {
     assert_eq!(records.len(), 4, "{:?}", attempts(&records));
     assert_eq!(cluster.left(), "");
 
-    let running = cluster.bench(&home, "cancelled", "b1=sleep:600000", "");
+    // On CPUs, one block after the other.
+    let script = "b1=sleep:600000;*=sleep:3000";
+    let running = cluster.bench(&home, "cancelled", script, "");
+    running.until_records(1);
+    let nodes = cluster.kubectl(&["get", "pods", "--output=jsonpath={.items[*].spec.nodeName}"]);
+    assert_eq!(nodes, "node1");
     running.until_records(2);
     running.signal(Signal::INT);
     running.ends_with(3);

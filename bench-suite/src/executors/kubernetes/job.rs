@@ -69,6 +69,7 @@ pub(super) fn job(
                     "enableServiceLinks": false,
                     "nodeSelector": profile.node_selector,
                     "tolerations": profile.tolerations,
+                    "affinity": affinity(profile),
                     "priorityClassName": profile.priority_class,
                     "runtimeClassName": profile.runtime_class,
                     "imagePullSecrets": secrets,
@@ -91,6 +92,18 @@ pub(super) fn job(
             },
         },
     }))
+}
+
+/// One block at a time on the CPUs of a node; of a GPU, the kubelet sees to that.
+fn affinity(profile: &Profile) -> Value {
+    if profile.all_gpus() > 0 {
+        return Value::Null;
+    }
+    let session = json!([{"key": SESSION, "operator": "Exists"}]);
+    json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
+        "labelSelector": {"matchExpressions": session},
+        "topologyKey": "kubernetes.io/hostname",
+    }]}})
 }
 
 fn container(step: &Step, profile: &Profile) -> Value {

@@ -155,6 +155,19 @@ struct Block {
     pulls: Option<(Instant, String)>,
 }
 
+impl Block {
+    /// Why a run was not carried out.
+    fn error(&self) -> Option<String> {
+        let error = self.errors.first()?;
+        let next = if error.contains("Torchgauge: was") {
+            ", or give the profile a `program` of the version that planned this one"
+        } else {
+            ""
+        };
+        Some(format!("was not carried out: {error}{next}"))
+    }
+}
+
 type Tell<'a> = dyn FnMut(&str) + Send + 'a;
 /// What the API server knows of a session.
 type Known = (Vec<Job>, Vec<Pod>);
@@ -315,16 +328,7 @@ impl Cluster {
             return None;
         }
         let words = match state {
-            State::Done => {
-                let error = block.errors.first();
-                let is_other = |error: &&String| error.contains("Torchgauge: was");
-                let next = error.filter(is_other).map_or(
-                    "",
-                    |_| ", or give the profile a `program` of the version that planned this one",
-                );
-                let said = error.map(|error| format!("was not carried out: {error}{next}"));
-                return Some((node, said));
-            }
+            State::Done => return Some((node, block.error())),
             State::Ended(why) => return Some((node, Some(why))),
             State::Runs(words) => {
                 (block.waits, block.pulls) = (None, None);
@@ -333,6 +337,10 @@ impl Cluster {
             State::Waits(mut words) => {
                 if pod.is_none() {
                     words = self.why_no_pod(name).await.unwrap_or(words);
+                }
+                // It may be this session's own blocks that it waits for.
+                if pods.iter().any(|pod| state::running(pod).is_some()) {
+                    block.waits = None;
                 }
                 let limit = self.profile.start_within();
                 if block.waits.get_or_insert_with(Instant::now).elapsed() > limit {

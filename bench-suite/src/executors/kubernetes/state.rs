@@ -41,6 +41,14 @@ pub(super) fn terminated(container: &ContainerStatus) -> Option<&ContainerStateT
     container.state.as_ref()?.terminated.as_ref()
 }
 
+/// The container that runs.
+pub(super) fn running(pod: &Pod) -> Option<&ContainerStatus> {
+    containers(pod).find(|one| {
+        let state = one.state.as_ref();
+        state.is_some_and(|state| state.running.is_some())
+    })
+}
+
 /// What has become of a Job.
 pub(super) fn of(job: Option<&Job>, pod: Option<&Pod>) -> State {
     let Some(job) = job else {
@@ -75,12 +83,8 @@ pub(super) fn of(job: Option<&Job>, pod: Option<&Pod>) -> State {
     if let Some(held_up) = containers(pod).find_map(|container| held_up(container, pod)) {
         return held_up;
     }
-    let is_running = |one: &&ContainerStatus| {
-        let state = one.state.as_ref();
-        state.is_some_and(|state| state.running.is_some())
-    };
     let node = node(Some(pod));
-    match containers(pod).find(is_running) {
+    match running(pod) {
         Some(container) => State::Runs(format!("runs {} on {node}", container.name)),
         None if phase == "Unknown" => State::Waits("waits: its node does not answer".to_owned()),
         None => State::Waits(format!("waits on {node} for its next container")),
