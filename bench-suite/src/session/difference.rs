@@ -30,6 +30,7 @@ type Facts = BTreeMap<String, String>;
 pub(super) fn between(session: &Session, plan: &Plan) -> Vec<Difference> {
     let then = facts(session, &session.policy.places);
     let mut found = differing(&then, &facts(&plan.session, &plan.places()));
+    found.extend(of_images(&session.images, &plan.session.images));
     if let Some((then, now)) = plans(session, plan) {
         let what = "plan".to_owned();
         found.push(Difference { what, then, now });
@@ -103,8 +104,7 @@ fn facts(session: &Session, places: &[Place]) -> Facts {
         };
         facts.map(|(what, fact)| (format!("{what}{of}"), fact))
     });
-    let images = session.images.iter().map(image);
-    fixed.chain(suites).chain(hosts).chain(images).collect()
+    fixed.chain(suites).chain(hosts).collect()
 }
 
 /// The plans, as far as they differ.
@@ -161,4 +161,28 @@ fn image(image: &ImageFacts) -> (String, String) {
         said(image.scenario_sha256.as_ref())
     );
     (format!("image {}", image.name), fact)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_that_one_side_knows_by_name_alone_is_no_difference() {
+        let image = |name: &str, scenario: Option<&str>| ImageFacts {
+            name: name.to_owned(),
+            scenario_sha256: scenario.map(str::to_owned),
+            ..ImageFacts::default()
+        };
+        // As containers of a Pod do, each of which is one of the images.
+        let (first, second) = (
+            [image("a", Some("1")), image("b", None)],
+            [image("a", None), image("b", Some("2"))],
+        );
+        assert_eq!(of_images(&first, &second), []);
+        let found = of_images(&first, &[image("a", Some("3")), image("b", None)]);
+        let names: Vec<&str> = found.iter().map(|one| one.what.as_str()).collect();
+        assert_eq!(names, ["image a"]);
+        assert_eq!(of_images(&first, &second[..1]), []);
+    }
 }
