@@ -272,9 +272,9 @@ async fn a_session_of_other_things_is_not_resumed() {
         [
             "driver",
             "engine",
-            "image local",
             "kernel",
             "suite test",
+            "image local",
             "plan"
         ]
     );

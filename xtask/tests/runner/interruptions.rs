@@ -112,8 +112,8 @@ fn the_printed_command_resumes_a_session_within_the_checkout() {
     home.shell(name, &command).ends_with(0);
     let (session, _) = home.read(name);
     assert!(session.complete);
-    let commit = git("rev-parse HEAD");
-    assert_eq!(session.tool.revision.as_deref(), Some(commit.trim()));
+    let revision = git("describe --always --tags --dirty --abbrev=12");
+    assert_eq!(session.tool.revision.as_deref(), Some(revision.trim()));
 }
 
 #[test]
