@@ -17,7 +17,7 @@ adds), and that of HISTORY one of --batch bytes. Between the two, cached memory 
 the scenarios do. Blocks that the record leaves out as small are taken as HISTORY has them, so
 peaks may be off by a few segments of 2 MiB. For the record in the gallery:
 
-    --build reports/gallery/parity-h200/allocator/rust-build-after.log
+    --build reports/gallery/parity/allocator/rust-build-after.log
     --build-batch 1204224 --batch 38535168
 
 (2 and 64 images of 3 × 224 × 224 in single precision.)

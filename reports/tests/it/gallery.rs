@@ -187,6 +187,21 @@ fn a_session_answers_the_question_of_its_suite() {
             ],
         ),
         (
+            "h100-data",
+            &[
+                "Throughput: 3419 samples/s (on-the-gpu), 183.6 samples/s to 2077 samples/s (folder).",
+                "workers=16 pin_memory=true against workers=1 pin_memory=true 92.3 % → 0.25 %",
+            ],
+        ),
+        (
+            "h100-segmentation",
+            &[
+                "Peak allocated: 10.09 GiB to 15.82 GiB (whole), 10.09 GiB (within-14-gib), \
+                 2.415 GiB (patches-within-14-gib)",
+                "3 of 3 runs failed within 14.00 GiB of the GPU",
+            ],
+        ),
+        (
             "h200-data-loader",
             &[
                 "+165.27 % [5.16 %, × 6.69]",
