@@ -13,8 +13,12 @@ use crate::{
 
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum PodCommand {
-    /// Put this program and the part into the Pod's folder
-    Begin { parcel: PathBuf, to: PathBuf },
+    /// Put the part into the Pod's folder, and this program into one that is read-only for the others
+    Begin {
+        parcel: PathBuf,
+        to: PathBuf,
+        program: PathBuf,
+    },
     /// Carry out one run of the part and hand over what it recorded
     Run(RunArgs),
 }
@@ -28,14 +32,18 @@ pub(crate) struct RunArgs {
 
 pub(crate) async fn run(command: &PodCommand, printer: &Printer) -> Result<()> {
     match command {
-        PodCommand::Begin { parcel: from, to } => {
+        PodCommand::Begin {
+            parcel: from,
+            to,
+            program,
+        } => {
             let archive = fs::read(from).map_err(reading(from))?;
             parcel::unpack_part(&archive, &to.join("part")).map_err(Error::Trouble)?;
             for folder in ["locks", "user"] {
                 let folder = to.join(folder);
                 fs::create_dir_all(&folder).map_err(writing(&folder))?;
             }
-            let (own, copy) = (PathBuf::from("/proc/self/exe"), to.join("torchgauge"));
+            let (own, copy) = (PathBuf::from("/proc/self/exe"), program.join("torchgauge"));
             fs::copy(&own, &copy).map_err(writing(&copy))?;
             Ok(())
         }

@@ -294,7 +294,8 @@ impl ApiServer {
         let here = folder.display().to_string();
         let local = |word: &Value| {
             let word = text(word);
-            word.replace("/torchgauge", &here)
+            word.replace("/program", &here)
+                .replace("/torchgauge", &here)
                 .replace("/part/", &format!("{here}/"))
         };
         let words = container["command"].as_array().expect("a command");

@@ -149,6 +149,10 @@ fn a_session_is_a_job_for_each_block() {
         assert_eq!(context["readOnlyRootFilesystem"], true);
         assert_eq!(context["allowPrivilegeEscalation"], false);
         assert_eq!(context["capabilities"]["drop"], json!(["ALL"]));
+        let program = container["volumeMounts"].as_array().expect("mounts");
+        let program = program.iter().find(|one| one["name"] == "program");
+        let is_kept = program.expect("the program")["readOnly"] == true;
+        assert_eq!(is_kept, index > 0, "no image may change the program");
         let gpus = &container["resources"]["limits"]["nvidia.com/gpu"];
         assert_eq!(gpus.is_null(), index == 0, "{gpus}");
     }

@@ -8,8 +8,10 @@ use crate::host::{LOCKS_VARIABLE, NAME_VARIABLE};
 
 /// Says which session a Job and its Pod are of.
 pub(super) const SESSION: &str = "torchgauge/session";
-/// The program and the part, in every container.
+/// The part, in every container.
 const HOME: &str = "/torchgauge";
+/// The program, which no image may write.
+const PROGRAM: &str = "/program";
 /// Where the part comes in, and its file.
 const PARCEL: (&str, &str) = ("/part", "part.tar.gz");
 /// Nobody's on any distribution.
@@ -41,8 +43,8 @@ pub(super) fn job(
     let begin = json!({
         "name": "program",
         "image": profile.program,
-        "command": ["torchgauge", "pod", "begin", format!("{}/{}", PARCEL.0, PARCEL.1), HOME],
-        "volumeMounts": mounts(&[("home", HOME), ("part", PARCEL.0)]),
+        "command": ["torchgauge", "pod", "begin", format!("{}/{}", PARCEL.0, PARCEL.1), HOME, PROGRAM],
+        "volumeMounts": mounts(&[("home", HOME), ("program", PROGRAM), ("part", PARCEL.0)]),
         "resources": resources(profile, false),
         "securityContext": confined(),
     });
@@ -82,6 +84,7 @@ pub(super) fn job(
                     },
                     "volumes": [
                         {"name": "home", "emptyDir": {}},
+                        {"name": "program", "emptyDir": {}},
                         {"name": "tmp", "emptyDir": {}},
                         {"name": "shm", "emptyDir": {"medium": "Memory"}},
                         {"name": "part", "configMap": {"name": name}},
@@ -107,7 +110,9 @@ fn affinity(profile: &Profile) -> Value {
 }
 
 fn container(step: &Step, profile: &Profile) -> Value {
-    let program = format!("{HOME}/torchgauge");
+    let program = format!("{PROGRAM}/torchgauge");
+    let mut mounts = mounts(&[("home", HOME), ("tmp", "/tmp"), ("shm", "/dev/shm")]);
+    mounts.push(json!({"name": "program", "mountPath": PROGRAM, "readOnly": true}));
     json!({
         "name": step.container,
         "image": step.image,
@@ -119,7 +124,7 @@ fn container(step: &Step, profile: &Profile) -> Value {
             {"name": LOCKS_VARIABLE, "value": format!("{HOME}/locks")},
             {"name": "HOME", "value": format!("{HOME}/user")},
         ],
-        "volumeMounts": mounts(&[("home", HOME), ("tmp", "/tmp"), ("shm", "/dev/shm")]),
+        "volumeMounts": mounts,
         "resources": resources(profile, true),
         "securityContext": confined(),
     })
