@@ -34,8 +34,9 @@ pub struct Part {
     pub folder: PathBuf,
     /// Whether all of its runs are done.
     pub is_complete: bool,
-    /// The runs that may be still to do, in their order, each with its image: those that are open,
-    /// and those that they are compared with, which run again on another node.
+    /// The runs that may be still to do, in their order, each with its image's reference, or name
+    /// where it has none: those that are open, and those that they are compared with, which run
+    /// again on another node; all where none is open and the part was not closed.
     pub runs: Vec<(String, String)>,
 }
 
@@ -88,9 +89,17 @@ impl Session {
         let group = |run: &Run| (&cell(run).suite, &cell(run).scenario);
         let open = runs.iter().filter(|run| log.is_open(run)).map(group);
         let open: BTreeSet<_> = open.collect();
-        let due = runs.iter().filter(|run| open.contains(&group(run)));
-        due.map(|run| (run.name.clone(), cell(run).image.clone()))
+        let is_due = |run: &&Run| open.is_empty() || open.contains(&group(run));
+        let due = runs.iter().filter(is_due);
+        due.map(|run| (run.name.clone(), self.reference(&cell(run).image)))
             .collect()
+    }
+
+    fn reference(&self, image: &str) -> String {
+        let mut images = self.plan.session.images.iter();
+        let facts = images.find(|facts| facts.name == image);
+        let reference = facts.and_then(|facts| facts.reference.clone());
+        reference.unwrap_or_else(|| image.to_owned())
     }
 
     /// Takes over what the session's parts have recorded so far, which may be called again and again.

@@ -39,10 +39,8 @@ pub(crate) async fn run(command: &PodCommand, printer: &Printer) -> Result<()> {
         } => {
             let archive = fs::read(from).map_err(reading(from))?;
             parcel::unpack_part(&archive, &to.join("part")).map_err(Error::Trouble)?;
-            for folder in ["locks", "user"] {
-                let folder = to.join(folder);
-                fs::create_dir_all(&folder).map_err(writing(&folder))?;
-            }
+            let locks = to.join("locks");
+            fs::create_dir_all(&locks).map_err(writing(&locks))?;
             let (own, copy) = (PathBuf::from("/proc/self/exe"), program.join("torchgauge"));
             fs::copy(&own, &copy).map_err(writing(&copy))?;
             Ok(())

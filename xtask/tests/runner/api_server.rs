@@ -24,6 +24,8 @@ pub(crate) struct Faults {
     /// The image that cannot be pulled, and the kubelet's words.
     pub(crate) no_image: Option<(&'static str, &'static str)>,
     pub(crate) no_node: Option<&'static str>,
+    /// What is answered with the status 500: `configmaps` or `log`.
+    pub(crate) fails: Option<&'static str>,
     /// Replaces the first word by the second in containers' logs.
     pub(crate) spoils: Option<(&'static str, &'static str)>,
 }
@@ -93,6 +95,15 @@ impl ApiServer {
         self.world().jobs.values().cloned().collect()
     }
 
+    /// Whether every Pod came to its end.
+    pub(crate) fn has_ended(&self) -> bool {
+        let world = self.world();
+        let mut pods = world.pods.values();
+        world.pods.len() == world.jobs.len()
+            && !world.pods.is_empty()
+            && pods.all(|pod| pod["status"]["phase"] == "Succeeded")
+    }
+
     pub(crate) fn delete(&self, job: &str) {
         let mut world = self.world();
         world.jobs.remove(job);
@@ -156,6 +167,10 @@ impl ApiServer {
                     .to_string(),
             )
         };
+        let fails = self.world().faults.fails;
+        if fails.is_some() && (fails == Some(*kind) || fails == rest.get(1).copied()) {
+            return status(500, "out of order");
+        }
         match (method, *kind) {
             ("GET", "jobs") => listed(&self.world().jobs, "JobList"),
             ("GET", "pods") if rest.get(1) == Some(&"log") => {

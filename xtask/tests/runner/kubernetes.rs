@@ -285,13 +285,45 @@ fn a_job_that_somebody_deletes_is_named_and_goes_on_later() {
     let jobs = server.jobs();
     let second = jobs
         .iter()
-        .filter_map(|job| job["metadata"]["name"].as_str())
-        .find(|name| name.ends_with("-001"));
+        .find(|job| job["metadata"]["labels"]["torchgauge/block"] == "1");
+    let second = second.and_then(|job| job["metadata"]["name"].as_str());
     server.delete(second.expect("the second block's Job"));
     let text = running.ends_with(3);
     assert!(text.contains("block 1 lost its Job"), "{text}");
     home.resume_on_kubernetes("s", &config).ends_with(0);
     assert_eq!(home.read("s").1.len(), 4);
+}
+
+#[test]
+fn what_fails_for_a_while_loses_nothing() {
+    let home = Home::new();
+    let server = ApiServer::start(&home.path(""));
+    let config = home.path("kubeconfig");
+    let fails = |what| Faults {
+        fails: Some(what),
+        ..Faults::default()
+    };
+    // Logs, which hold results, longer than a damaged one is asked for again.
+    server.faults(fails("log"));
+    let running = home.on_kubernetes("log", &config, ("", ""), &IMAGES);
+    until(|| server.has_ended());
+    thread::sleep(Duration::from_secs(12));
+    assert_eq!(server.jobs().len(), 2);
+    server.faults(Faults::default());
+    running.ends_with(0);
+    assert_eq!(home.read("log").1.len(), 4);
+    assert_eq!(server.left(), [""; 0]);
+
+    // The part of a Job that is there: its Pod waits for it, and gets it from whoever resumes.
+    server.faults(fails("configmaps"));
+    let running = home.on_kubernetes("part", &config, ("", ""), &IMAGES);
+    let text = running.ends_with(4);
+    assert!(text.contains("out of order"), "{text}");
+    assert_eq!(server.jobs().len(), 1);
+    server.faults(Faults::default());
+    home.resume_on_kubernetes("part", &config).ends_with(0);
+    assert_eq!(home.read("part").1.len(), 4);
+    assert_eq!(server.left(), [""; 0]);
 }
 
 /// The real cluster.

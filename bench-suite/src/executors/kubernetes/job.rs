@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use super::{IMAGE_VARIABLE, profile::Profile};
 use crate::host::{LOCKS_VARIABLE, NAME_VARIABLE};
 
-/// Says which session a Job and its Pod are of.
+/// Says which session a Job and its Pod are of, and which block.
 pub(super) const SESSION: &str = "torchgauge/session";
+pub(super) const BLOCK: &str = "torchgauge/block";
 /// The part, in every container.
 const HOME: &str = "/torchgauge";
 /// The program, which no image may write.
@@ -30,12 +31,13 @@ pub(super) struct Step {
 
 pub(super) fn job(
     name: &str,
-    session: &str,
+    (session, block): (&str, u32),
     steps: &[Step],
     profile: &Profile,
 ) -> Result<Job, serde_json::Error> {
     let mut labels = json!(profile.labels);
     labels[SESSION] = session.into();
+    labels[BLOCK] = block.to_string().into();
     let mut of_job = labels.clone();
     if let Some(queue) = &profile.queue {
         of_job["kueue.x-k8s.io/queue-name"] = queue.as_str().into();
@@ -51,6 +53,16 @@ pub(super) fn job(
     let mut containers: Vec<Value> = steps.iter().map(|step| container(step, profile)).collect();
     let last = containers.pop();
     containers.insert(0, begin);
+    let mut volumes = vec![
+        json!({"name": "home", "emptyDir": {}}),
+        json!({"name": "program", "emptyDir": {}}),
+        json!({"name": "part", "configMap": {"name": name}}),
+    ];
+    for Step { container, .. } in steps {
+        volumes.push(json!({"name": format!("tmp-{container}"), "emptyDir": {}}));
+        let memory = json!({"medium": "Memory"});
+        volumes.push(json!({"name": format!("shm-{container}"), "emptyDir": memory}));
+    }
     let secrets: Vec<Value> = profile
         .image_pull_secrets
         .iter()
@@ -82,13 +94,7 @@ pub(super) fn job(
                         "fsGroup": USER,
                         "seccompProfile": {"type": "RuntimeDefault"},
                     },
-                    "volumes": [
-                        {"name": "home", "emptyDir": {}},
-                        {"name": "program", "emptyDir": {}},
-                        {"name": "tmp", "emptyDir": {}},
-                        {"name": "shm", "emptyDir": {"medium": "Memory"}},
-                        {"name": "part", "configMap": {"name": name}},
-                    ],
+                    "volumes": volumes,
                     "initContainers": containers,
                     "containers": [last],
                 },
@@ -111,7 +117,8 @@ fn affinity(profile: &Profile) -> Value {
 
 fn container(step: &Step, profile: &Profile) -> Value {
     let program = format!("{PROGRAM}/torchgauge");
-    let mut mounts = mounts(&[("home", HOME), ("tmp", "/tmp"), ("shm", "/dev/shm")]);
+    let [tmp, shm] = ["tmp", "shm"].map(|name| format!("{name}-{}", step.container));
+    let mut mounts = mounts(&[("home", HOME), (&tmp, "/tmp"), (&shm, "/dev/shm")]);
     mounts.push(json!({"name": "program", "mountPath": PROGRAM, "readOnly": true}));
     json!({
         "name": step.container,
@@ -122,7 +129,7 @@ fn container(step: &Step, profile: &Profile) -> Value {
             {"name": NAME_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
             {"name": IMAGE_VARIABLE, "value": step.image},
             {"name": LOCKS_VARIABLE, "value": format!("{HOME}/locks")},
-            {"name": "HOME", "value": format!("{HOME}/user")},
+            {"name": "HOME", "value": "/tmp"},
         ],
         "volumeMounts": mounts,
         "resources": resources(profile, true),

@@ -12,6 +12,7 @@ mod state;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -78,6 +79,7 @@ async fn open(file: String) -> Result<Box<dyn Executor>, ExecutorError> {
         namespace: profile.namespace.clone().unwrap_or(namespace),
         profile,
         file,
+        has_found: AtomicBool::new(false),
     });
     Ok(Box::new(Nodes::new(
         REGISTRATION.word,
@@ -139,19 +141,26 @@ struct Cluster {
     profile: Profile,
     /// Where the profile is.
     file: String,
+    /// Whether Jobs of a submitter before this one go on.
+    has_found: AtomicBool,
 }
 
 /// A block that a Job carries out.
 #[derive(Default)]
 struct Block {
-    /// Containers whose results were taken, and failed attempts at that.
+    /// The Job's name.
+    job: String,
+    /// Containers whose results were taken, failed attempts at that, and since when logs cannot be
+    /// read.
     taken: BTreeSet<String>,
     failed: u32,
+    unread: Option<Instant>,
     /// Why runs were not carried out, where they say so.
     errors: Vec<String>,
     told: String,
-    /// Since when it waits for a node, and for an image, with the kubelet's last words.
+    /// Since when it waits, for a node or on it, and for an image, with the kubelet's last words.
     waits: Option<Instant>,
+    has_node: bool,
     pulls: Option<(Instant, String)>,
 }
 
@@ -172,8 +181,18 @@ type Tell<'a> = dyn FnMut(&str) + Send + 'a;
 /// What the API server knows of a session.
 type Known = (Vec<Job>, Vec<Pod>);
 
-fn name_of(session: &str, block: u32) -> String {
-    format!("torchgauge-{session}-{block:03}")
+/// The newest Job of a block that nobody deletes.
+fn job_of(jobs: &[Job], block: u32) -> Option<&Job> {
+    let block = block.to_string();
+    let jobs = jobs.iter().filter(|job| {
+        job.metadata.deletion_timestamp.is_none() && job.labels().get(job::BLOCK) == Some(&block)
+    });
+    jobs.max_by_key(|job| job.creation_timestamp())
+}
+
+/// The place in the session's order of the run that a container carries out.
+fn order_of(container: &str) -> Option<u32> {
+    container.strip_prefix("run-")?.parse().ok()
 }
 
 impl Cluster {
@@ -192,52 +211,53 @@ impl Cluster {
         Ok((jobs.items, pods.list(&of_session).await?.items))
     }
 
-    async fn submit(&self, session: &str, part: &Part) -> Result<(), ExecutorError> {
+    /// Makes a Job for a part; its name.
+    async fn submit(&self, session: &str, part: &Part) -> Result<String, ExecutorError> {
         let argument = |message: String| ExecutorError::Argument(message.into());
-        let io = |error: &dyn std::fmt::Display| {
-            argument(format!("cannot read {}: {error}", part.folder.display()))
-        };
-        let images = SessionFolder::at(&part.folder)
-            .read_session()
-            .map_err(|error| io(&error))?
-            .images;
-        let step = |(index, (run, image)): (usize, &(String, String))| {
-            let facts = images.iter().find(|facts| facts.name == *image);
-            let reference = facts.and_then(|facts| facts.reference.clone());
-            let image = reference
-                .filter(|reference| reference.contains("@sha256:"))
-                .ok_or_else(|| {
-                    argument(format!(
-                        "the image {image} is not what every node would pull as the same; expected \
+        let step = |(run, image): &(String, String)| {
+            if !image.contains("@sha256:") {
+                return Err(argument(format!(
+                    "the image {image} is not what every node would pull as the same; expected \
                      REGISTRY/REPOSITORY@sha256:DIGEST, as `images push` prints it"
-                    ))
-                })?;
+                )));
+            }
             Ok(Step {
-                container: format!("run-{index:04}"),
+                container: format!("run-{}", run.split('-').next().unwrap_or_default()),
                 run: run.clone(),
-                image,
+                image: image.clone(),
             })
         };
-        let steps: Result<Vec<Step>, ExecutorError> =
-            part.runs.iter().enumerate().map(step).collect();
-        let archive = parcel::of_part(&part.folder).map_err(|error| io(&error))?;
-        if archive.len() > MOST_PART {
-            return Err(argument(format!(
-                "block {} takes {} bytes, and a ConfigMap at most {MOST_PART}; give fewer cells at once",
-                part.block,
-                archive.len()
-            )));
-        }
-        let name = name_of(session, part.block);
-        let job = job::job(&name, session, &steps?, &self.profile);
+        let steps: Result<Vec<Step>, ExecutorError> = part.runs.iter().map(step).collect();
+        // Of its own: what is left of an earlier Job of this block may still be going.
+        let now = jiff::Timestamp::now().as_second();
+        let name = format!("torchgauge-{session}-{:03}-{now:x}", part.block);
+        let job = job::job(&name, (session, part.block), &steps?, &self.profile);
         let job = job.map_err(|error| argument(format!("profile {}: {error}", self.file)))?;
-        let (params, refused) = (PostParams::default(), |error| refused(&error, &self.file));
-        let job = self.jobs().create(&params, &job).await.map_err(refused)?;
+        let made = self.jobs().create(&PostParams::default(), &job).await;
+        let job = made.map_err(|error| refused(&error, &self.file))?;
+        self.hand_over(&job, part).await?;
+        Ok(name)
+    }
+
+    /// Gives a Job its part, unless it has it: a submitter may have died in between.
+    async fn hand_over(&self, job: &Job, part: &Part) -> Result<(), ExecutorError> {
+        let archive = parcel::of_part(&part.folder).map_err(|error| {
+            let message = format!("cannot read {}: {error}", part.folder.display());
+            ExecutorError::Argument(message.into())
+        })?;
+        if archive.len() > MOST_PART {
+            let (block, bytes) = (part.block, archive.len());
+            let message = format!(
+                "block {block} takes {bytes} bytes, and a ConfigMap at most {MOST_PART}; give fewer cells at once"
+            );
+            return Err(ExecutorError::Argument(message.into()));
+        }
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
-        maps.create(&params, &job::config_map(&job, archive))
-            .await
-            .map_err(refused)?;
-        Ok(())
+        let map = job::config_map(job, archive);
+        match maps.create(&PostParams::default(), &map).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            made => made.map(drop).map_err(|error| refused(&error, &self.file)),
+        }
     }
 
     /// Takes what runs of this Pod recorded. `Err`: what can never be taken.
@@ -250,10 +270,10 @@ impl Cluster {
     ) -> Result<(), String> {
         for container in state::containers(pod) {
             let name = &container.name;
-            if state::terminated(container).is_none()
-                || block.taken.contains(name)
-                || name == "program"
-            {
+            let (Some(ended), Some(order)) = (state::terminated(container), order_of(name)) else {
+                continue;
+            };
+            if block.taken.contains(name) {
                 continue;
             }
             let params = LogParams {
@@ -261,25 +281,40 @@ impl Cluster {
                 limit_bytes: Some(MOST_LOG),
                 ..LogParams::default()
             };
-            let log = self.pods().logs(&pod.name_any(), &params).await;
-            let took = log.map_err(|error| error.to_string()).and_then(|log| {
-                let parcel = parcel::read(&log)?;
-                if let Some(parcel) = &parcel {
-                    parcel.unpack(&part.folder)?;
-                    block.errors.extend(parcel.error.clone());
+            let log = match self.pods().logs(&pod.name_any(), &params).await {
+                Ok(log) => log,
+                Err(kube::Error::Api(status)) if status.code == 403 => {
+                    let said = status.message;
+                    return Err(format!(
+                        "cannot read the log of {name}: {said}; docs/fleets.md has the rights that are needed"
+                    ));
                 }
-                Ok(parcel.is_some())
+                Err(error) => {
+                    if block.unread.get_or_insert_with(Instant::now).elapsed() > SILENCE {
+                        return Err(format!(
+                            "cannot read the log of {name}: {error}; `--resume` runs it again"
+                        ));
+                    }
+                    return Ok(());
+                }
+            };
+            block.unread = None;
+            let took = parcel::read(&log).and_then(|parcel| match parcel {
+                Some(parcel) => {
+                    parcel.unpack(&part.folder, order)?;
+                    block.errors.extend(parcel.error);
+                    Ok(true)
+                }
+                None if ended.exit_code == 0 => Err("it handed nothing over".to_owned()),
+                None => Ok(false),
             });
             match took {
                 Ok(handed_over) => {
                     block.taken.insert(name.clone());
                     block.failed = 0;
                     if handed_over {
-                        tell(&format!(
-                            "block {}: {name} ended on {}",
-                            part.block,
-                            state::node(Some(pod))
-                        ));
+                        let node = state::node(Some(pod));
+                        tell(&format!("block {}: {name} ended on {node}", part.block));
                     }
                 }
                 Err(_) if block.failed < FETCHES => {
@@ -300,12 +335,11 @@ impl Cluster {
     async fn look(
         &self,
         (jobs, pods): &Known,
-        name: &str,
         block: &mut Block,
         part: &Part,
         tell: &mut Tell<'_>,
     ) -> Option<(String, Option<String>)> {
-        let job = jobs.iter().find(|job| job.name_any() == name);
+        let job = job_of(jobs, part.block).filter(|job| job.name_any() == block.job);
         let uid = job.and_then(ResourceExt::uid);
         let is_of = |pod: &&Pod| {
             pod.owner_references()
@@ -324,7 +358,8 @@ impl Cluster {
             return Some((node, Some(said)));
         }
         let state = state::of(job, pod);
-        if block.failed > 0 && matches!(state, State::Done | State::Ended(_)) {
+        let is_left = block.failed > 0 || block.unread.is_some();
+        if is_left && matches!(state, State::Done | State::Ended(_)) {
             return None;
         }
         let words = match state {
@@ -336,20 +371,24 @@ impl Cluster {
             }
             State::Waits(mut words) => {
                 if pod.is_none() {
-                    words = self.why_no_pod(name).await.unwrap_or(words);
+                    words = self.why_no_pod(&block.job).await.unwrap_or(words);
                 }
                 // It may be this session's own blocks that it waits for.
-                if pods.iter().any(|pod| state::running(pod).is_some()) {
-                    block.waits = None;
+                let is_new = !node.is_empty() && !block.has_node;
+                if is_new || pods.iter().any(|pod| state::running(pod).is_some()) {
+                    (block.waits, block.has_node) = (None, is_new || block.has_node);
                 }
                 let limit = self.profile.start_within();
                 if block.waits.get_or_insert_with(Instant::now).elapsed() > limit {
-                    let next = "correct `gpus`, `resources`, `node_selector` or `tolerations`, or raise `start_within`";
-                    return Some((
-                        node,
-                        Some(format!("{words}: not within {} s; {next}", limit.as_secs())),
-                    ));
+                    let next = if node.is_empty() {
+                        "correct `gpus`, `resources`, `node_selector` or `tolerations`, or raise `start_within`"
+                    } else {
+                        "`kubectl describe` says what the node waits for; raise `start_within` for images that take longer"
+                    };
+                    let limit = limit.as_secs();
+                    return Some((node, Some(format!("{words}: not within {limit} s; {next}"))));
                 }
+                block.pulls = None;
                 words
             }
             State::Pulls(words) => {
@@ -421,64 +460,49 @@ impl Cluster {
     }
 
     /// The blocks that Jobs carry out: those that a submitter before this one left, and new ones for
-    /// what is left. What has ended meanwhile is taken first.
+    /// what is left. What has ended meanwhile is taken before anything is submitted.
     async fn begin(
         &self,
         session: &str,
         parts: &[Part],
         tell: &mut Tell<'_>,
     ) -> Result<BTreeMap<u32, Block>, ExecutorError> {
-        let known = self
-            .list(session)
-            .await
-            .map_err(|error| refused(&error, &self.file))?;
+        let known = self.list(session).await;
+        let known = known.map_err(|error| refused(&error, &self.file))?;
         let mut open = BTreeMap::new();
         for part in parts.iter().filter(|part| !part.is_complete) {
-            let (name, mut block) = (name_of(session, part.block), Block::default());
-            if known.0.iter().any(|job| job.name_any() == name) {
-                if self
-                    .look(&known, &name, &mut block, part, tell)
-                    .await
-                    .is_none()
-                {
+            if let Some(job) = job_of(&known.0, part.block) {
+                let mut block = Block {
+                    job: job.name_any(),
+                    ..Block::default()
+                };
+                if self.look(&known, &mut block, part, tell).await.is_none() {
+                    self.has_found.store(true, Ordering::Relaxed);
+                    self.hand_over(job, part).await?;
                     open.insert(part.block, block);
-                    continue;
+                } else {
+                    let ended = self.delete(&block.job).await;
+                    ended.map_err(|error| refused(&error, &self.file))?;
                 }
-                self.end_one(session, &name).await?;
             }
+        }
+        for part in parts.iter().filter(|part| !part.is_complete) {
             let now = SessionFolder::at(&part.folder).read_session();
-            if now.is_ok_and(|now| now.complete) {
+            if open.contains_key(&part.block) || now.is_ok_and(|now| now.complete) {
                 continue;
             }
-            self.submit(session, part).await?;
+            let job = self.submit(session, part).await?;
             tell(&format!(
-                "block {} is the Job {name} in {}",
+                "block {} is the Job {job} in {}",
                 part.block, self.namespace
             ));
+            let block = Block {
+                job,
+                ..Block::default()
+            };
             open.insert(part.block, block);
         }
         Ok(open)
-    }
-
-    /// Deletes one Job, and waits until its name is free.
-    async fn end_one(&self, session: &str, name: &str) -> Result<(), ExecutorError> {
-        self.delete(name)
-            .await
-            .map_err(|error| refused(&error, &self.file))?;
-        let began = Instant::now();
-        loop {
-            let (jobs, _) = self
-                .list(session)
-                .await
-                .map_err(|error| refused(&error, &self.file))?;
-            if !jobs.iter().any(|job| job.name_any() == name) {
-                return Ok(());
-            }
-            if began.elapsed() > CLEAN_UP {
-                return Err(unavailable(&format!("the Job {name} does not go")));
-            }
-            sleep(PAUSES[0]).await;
-        }
     }
 
     async fn carry_out(
@@ -493,7 +517,10 @@ impl Cluster {
         while !open.is_empty() {
             tokio::select! {
                 () = sleep(pause) => pause = (pause * 3 / 2).min(PAUSES[1]),
-                () = cancel.cancelled() => return Ok(()),
+                () = cancel.cancelled() => {
+                    self.take_all(session, &mut open, parts, tell).await;
+                    return Ok(());
+                }
             }
             let known = match self.list(session).await {
                 Ok(known) => known,
@@ -510,15 +537,13 @@ impl Cluster {
                 let Some(block) = open.get_mut(&part.block) else {
                     continue;
                 };
-                let (name, before) = (
-                    name_of(session, part.block),
-                    (block.taken.len(), block.told.clone()),
-                );
-                let ended = self.look(&known, &name, block, part, tell).await;
+                let before = (block.taken.len(), block.told.clone());
+                let ended = self.look(&known, block, part, tell).await;
                 if before != (block.taken.len(), block.told.clone()) {
                     pause = PAUSES[0];
                 }
                 if let Some((node, why)) = ended {
+                    let name = std::mem::take(&mut block.job);
                     open.remove(&part.block);
                     tell(&nodes::ended(part, &node, || {
                         why.unwrap_or_else(|| "has runs left; go on with `--resume`".to_owned())
@@ -533,6 +558,26 @@ impl Cluster {
     }
 }
 
+impl Cluster {
+    /// What ended since it was last asked for.
+    async fn take_all(
+        &self,
+        session: &str,
+        open: &mut BTreeMap<u32, Block>,
+        parts: &[Part],
+        tell: &mut Tell<'_>,
+    ) {
+        let Ok(known) = self.list(session).await else {
+            return;
+        };
+        for part in parts {
+            if let Some(block) = open.get_mut(&part.block) {
+                self.look(&known, block, part, tell).await;
+            }
+        }
+    }
+}
+
 impl Scheduler for Cluster {
     fn carry<'a>(
         &'a self,
@@ -543,8 +588,10 @@ impl Scheduler for Cluster {
     ) -> BoxFuture<'a, Result<(), ExecutorError>> {
         Box::pin(async move {
             let ended = self.carry_out(session, parts, tell, cancel).await;
-            // Jobs go on where nobody can tell what is wrong with them.
-            if !matches!(ended, Err(ExecutorError::Unavailable(_))) {
+            // Jobs go on where nobody can tell what is wrong with them, and those that were found
+            // where another could not be submitted.
+            let has_found = ended.is_err() && self.has_found.load(Ordering::Relaxed);
+            if !has_found && !matches!(ended, Err(ExecutorError::Unavailable(_))) {
                 self.end(session, tell).await;
             }
             ended

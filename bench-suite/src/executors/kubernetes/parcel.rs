@@ -11,6 +11,7 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use record::SessionFolder;
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 /// What each line begins with; whatever else a container says is none of it.
@@ -33,18 +34,39 @@ pub struct Parcel {
     pub error: Option<String>,
 }
 
-/// A part as a Pod needs it: what is planned and recorded, and the suites that are files.
+/// A part as a Pod needs it: what is planned, which runs are done, and the suites that are files.
 pub fn of_part(part: &Path) -> io::Result<Vec<u8>> {
-    let mut names = Vec::new();
+    let mut files = Vec::new();
     for entry in fs::read_dir(part)? {
         let entry = entry?;
         let name = entry.file_name().into_string().unwrap_or_default();
         if entry.file_type()?.is_file() && !name.starts_with('.') {
-            names.push(name);
+            let mut content = fs::read(entry.path())?;
+            if name == SessionFolder::RECORDS {
+                content = outlined(part)?;
+            }
+            files.push((name, content));
         }
     }
-    names.sort();
-    pack(part, &names)
+    files.sort();
+    pack(&files)
+}
+
+/// The part's records without what was measured: how each run ended, and where.
+fn outlined(part: &Path) -> io::Result<Vec<u8>> {
+    let records = SessionFolder::at(part).read_records();
+    let mut lines = Vec::new();
+    for mut record in records.map_err(io::Error::other)?.records {
+        (record.values, record.series) = Default::default();
+        (record.kernels, record.modules, record.memory_points) = Default::default();
+        record.monitor = record::Monitor::default();
+        for rank in &mut record.ranks {
+            rank.values.clear();
+        }
+        serde_json::to_writer(&mut lines, &record)?;
+        lines.push(b'\n');
+    }
+    Ok(lines)
 }
 
 /// What this run left in its part, as lines for its container's log.
@@ -56,12 +78,18 @@ pub fn of_run(part: &Path, run: &str, error: Option<&str>) -> io::Result<String>
         let own = files.filter(|name| name.starts_with(&format!("{run}.")));
         names.extend(own.map(|name| format!("{folder}/{name}")));
     }
-    names.retain(|name| part.join(name).exists());
-    let mut archive = pack(part, &names)?;
+    let mut files = Vec::new();
+    for name in names {
+        let path = part.join(&name);
+        if path.exists() {
+            files.push((name, fs::read(path)?));
+        }
+    }
+    let mut archive = pack(&files)?;
     for folder in OF_RUNS.iter().rev() {
         if archive.len() > MOST {
-            names.retain(|name| !name.starts_with(folder));
-            archive = pack(part, &names)?;
+            files.retain(|(name, _)| !name.starts_with(folder));
+            archive = pack(&files)?;
         }
     }
     let mut lines = String::new();
@@ -112,12 +140,12 @@ pub fn read(log: &str) -> Result<Option<Parcel>, String> {
 }
 
 impl Parcel {
-    /// Puts what came into the part's folder, each file whole, the session's file last. What is older
-    /// than what is there changes nothing.
+    /// Puts what came of the run with this place in the session's order into the part's folder, each
+    /// file whole, the session's file last. What it says of other runs, and again, changes nothing.
     ///
     /// # Errors
-    /// Where it does not continue what is there, or cannot be written.
-    pub fn unpack(&self, part: &Path) -> Result<(), String> {
+    /// Where it holds other files than those of a run, or cannot be written.
+    pub fn unpack(&self, part: &Path, order: u32) -> Result<(), String> {
         let mut files = unpack(&self.archive)?;
         let place = |name: &str| {
             OF_ALL
@@ -126,27 +154,40 @@ impl Parcel {
                 .map_or(0, |at| at + 1)
         };
         files.sort_by_key(|(name, _)| place(name));
-        for (name, content) in &files {
-            let of_run = OF_RUNS
-                .iter()
-                .any(|folder| name.starts_with(&format!("{folder}/")));
+        for (name, content) in files {
+            let mut own = OF_RUNS.iter();
+            let of_run = own.any(|folder| name.starts_with(&format!("{folder}/{order:04}-")));
             if !of_run && !OF_ALL.contains(&name.as_str()) {
                 return Err(format!("`{name}` is no file of a run"));
             }
             if name == SessionFolder::RECORDS {
-                let there = fs::read(part.join(name)).unwrap_or_default();
-                if !content.starts_with(&there) {
-                    return if there.starts_with(content) {
-                        Ok(())
-                    } else {
-                        Err("its records do not continue those that are there".to_owned())
-                    };
-                }
+                let there = fs::read_to_string(part.join(&name)).unwrap_or_default();
+                let whole = continued(there, &String::from_utf8_lossy(&content), order);
+                write(part, &name, whole.as_bytes())?;
+            } else {
+                write(part, &name, &content)?;
             }
-            write(part, name, content)?;
         }
         Ok(())
     }
+}
+
+/// The records that are there, with the attempts at one run that are not.
+fn continued(mut there: String, came: &str, order: u32) -> String {
+    #[derive(PartialEq, Deserialize)]
+    struct Attempt {
+        order: u32,
+        attempt: u32,
+    }
+    let of = |line: &str| serde_json::from_str::<Attempt>(line).ok();
+    let known: Vec<Attempt> = there.lines().filter_map(of).collect();
+    for line in came.lines() {
+        if of(line).is_some_and(|own| own.order == order && !known.contains(&own)) {
+            there.push_str(line);
+            there.push('\n');
+        }
+    }
+    there
 }
 
 /// Unpacks a part in a Pod.
@@ -167,10 +208,13 @@ fn write(folder: &Path, name: &str, content: &[u8]) -> Result<(), String> {
     written.map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-fn pack(folder: &Path, names: &[String]) -> io::Result<Vec<u8>> {
+fn pack(files: &[(String, Vec<u8>)]) -> io::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
-    for name in names {
-        archive.append_path_with_name(folder.join(name), name)?;
+    for (name, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(0o644);
+        header.set_size(content.len() as u64);
+        archive.append_data(&mut header, name, content.as_slice())?;
     }
     archive.into_inner()?.finish()
 }
@@ -209,8 +253,8 @@ mod tests {
         for (name, text) in [
             ("session.json", "{}"),
             ("records.ndjson", records),
-            ("logs/r1.log", "x"),
-            ("logs/r10.log", "y"),
+            ("logs/0001-a.log", "x"),
+            ("logs/0001-ab.log", "y"),
             (".lock", ""),
         ] {
             fs::write(folder.path().join(name), text).unwrap();
@@ -220,32 +264,29 @@ mod tests {
 
     #[test]
     fn what_a_run_left_comes_back_whole_or_is_refused() {
-        let from = part("a\nb\n");
-        let lines = of_run(from.path(), "r1", None).unwrap();
+        let line =
+            |order: u32, attempt: u32| format!("{{\"order\":{order},\"attempt\":{attempt}}}\n");
+        let from = part(&format!("{}{}", line(0, 1), line(1, 1)));
+        let lines = of_run(from.path(), "0001-a", None).unwrap();
         let parcel = read(&format!("said\n{lines}more\n")).unwrap().unwrap();
         let to = tempfile::tempdir().unwrap();
-        parcel.unpack(to.path()).unwrap();
-        assert!(to.path().join("logs/r1.log").exists() && !to.path().join("logs/r10.log").exists());
-        fs::write(to.path().join("records.ndjson"), "a\nb\nc\n").unwrap();
-        parcel.unpack(to.path()).unwrap();
-        assert_eq!(
-            fs::read_to_string(to.path().join("records.ndjson")).unwrap(),
-            "a\nb\nc\n"
-        );
-        fs::write(to.path().join("records.ndjson"), "other\n").unwrap();
-        assert!(
-            parcel
-                .unpack(to.path())
-                .unwrap_err()
-                .contains("do not continue")
-        );
+        parcel.unpack(to.path(), 1).unwrap();
+        assert!(to.path().join("logs/0001-a.log").exists());
+        assert!(!to.path().join("logs/0001-ab.log").exists());
+        let records = || fs::read_to_string(to.path().join("records.ndjson")).unwrap();
+        assert_eq!(records(), line(1, 1), "of its own run alone");
+        // Again, and after what came later.
+        let later = format!("{}{}", line(1, 1), line(1, 2));
+        fs::write(to.path().join("records.ndjson"), &later).unwrap();
+        parcel.unpack(to.path(), 1).unwrap();
+        assert_eq!(records(), later);
 
         assert_eq!(read("said\n").unwrap(), None);
         let cut: String = lines.lines().take(1).collect();
         assert!(read(&cut).unwrap_err().contains("cut off"));
         let changed = lines.replacen("+ H", "+ I", 1);
         assert!(read(&changed).unwrap_err().contains("were sent as"));
-        let failed = of_run(from.path(), "r1", Some("no\nfile")).unwrap();
+        let failed = of_run(from.path(), "0001-a", Some("no\nfile")).unwrap();
         assert_eq!(
             read(&failed).unwrap().unwrap().error.as_deref(),
             Some("no file")
@@ -254,7 +295,12 @@ mod tests {
 
     #[test]
     fn what_leaves_the_part_is_refused() {
-        for name in ["../x", "session.json/../../x", "report.html"] {
+        for name in [
+            "../x",
+            "session.json/../../x",
+            "report.html",
+            "logs/0001-of-another.log",
+        ] {
             let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
             let mut header = tar::Header::new_gnu();
             header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
@@ -270,7 +316,7 @@ mod tests {
             };
             assert!(
                 parcel
-                    .unpack(to.path())
+                    .unpack(to.path(), 0)
                     .unwrap_err()
                     .contains("is no file of a"),
                 "{name}"

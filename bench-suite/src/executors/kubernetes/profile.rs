@@ -88,7 +88,12 @@ impl Profile {
             .resources
             .iter()
             .filter(|(key, _)| key.starts_with(GPUS));
-        let count = |value: &Value| value.as_u64().and_then(|count| u32::try_from(count).ok());
+        // Pods have them as text, too.
+        let count = |value: &Value| {
+            let text = value.as_str().and_then(|text| text.parse().ok());
+            let count = value.as_u64().and_then(|count| u32::try_from(count).ok());
+            count.or(text)
+        };
         self.gpus
             + others
                 .map(|(_, value)| count(value).unwrap_or(1))
@@ -129,7 +134,7 @@ mod tests {
         };
         let profile = read(
             "version: 1\nprogram: r/torchgauge@sha256:1\ngpus: 2\ntime: 2h\n\
-             resources: {cpu: 8, memory: 64Gi, nvidia.com/mig-1g.10gb: 1}\n",
+             resources: {cpu: 8, memory: 64Gi, nvidia.com/mig-1g.10gb: '1'}\n",
         )
         .unwrap();
         assert_eq!(profile.all_gpus(), 3);

@@ -236,6 +236,7 @@ pub(super) fn refused(error: &kube::Error, profile: &str) -> ExecutorError {
             "no such `namespace`; `kubectl get namespaces` lists them"
         }
         400 | 422 => "correct the key of the profile that it names",
+        413 => "give fewer cells at once",
         _ => return unavailable(said),
     };
     ExecutorError::Argument(format!("Kubernetes: {said}; profile {profile}: {next}").into())
