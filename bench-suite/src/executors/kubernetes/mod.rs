@@ -373,9 +373,10 @@ impl Cluster {
                 if pod.is_none() {
                     words = self.why_no_pod(&block.job).await.unwrap_or(words);
                 }
-                // It may be this session's own blocks that it waits for.
+                // It may be this session's own blocks that it waits for, or its turn in a queue.
                 let is_new = !node.is_empty() && !block.has_node;
-                if is_new || pods.iter().any(|pod| state::running(pod).is_some()) {
+                let is_held = state::is_suspended(job);
+                if is_new || is_held || pods.iter().any(|pod| state::running(pod).is_some()) {
                     (block.waits, block.has_node) = (None, is_new || block.has_node);
                 }
                 let limit = self.profile.start_within();

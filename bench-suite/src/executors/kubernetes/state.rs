@@ -91,6 +91,12 @@ pub(super) fn of(job: Option<&Job>, pod: Option<&Pod>) -> State {
     }
 }
 
+/// Whether a queue holds it back.
+pub(super) fn is_suspended(job: Option<&Job>) -> bool {
+    let spec = job.and_then(|job| job.spec.as_ref());
+    spec.is_some_and(|spec| spec.suspend == Some(true))
+}
+
 fn without_pod(job: &Job) -> State {
     let status = job.status.as_ref();
     let mut conditions = status
@@ -100,9 +106,7 @@ fn without_pod(job: &Job) -> State {
         let words = words(failed.reason.as_deref(), failed.message.as_deref());
         return State::Ended(format!("failed without a Pod: {words}"));
     }
-    let spec = job.spec.as_ref();
-    let is_suspended = spec.is_some_and(|spec| spec.suspend == Some(true));
-    let why = if is_suspended {
+    let why = if is_suspended(Some(job)) {
         "is suspended, as Kueue does until there is room"
     } else {
         "has no Pod yet"

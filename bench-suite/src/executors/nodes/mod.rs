@@ -149,9 +149,9 @@ impl Executor for Nodes {
         &self.hosts
     }
 
-    /// Whether the engine of the nodes does, they say.
+    /// Of other engines than processes, the nodes say.
     fn runs_programs(&self) -> bool {
-        true
+        self.engine != super::process::REGISTRATION.word
     }
 
     fn most_ranks(&self, _: Device) -> u32 {
