@@ -11,6 +11,7 @@ mod state;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    env,
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
@@ -97,21 +98,25 @@ async fn connect(context: Option<&String>) -> Result<(Client, String), ExecutorE
         );
         ExecutorError::Unavailable(message.into())
     };
-    let mut config = match context {
-        Some(_) => {
-            let options = KubeConfigOptions {
-                context: context.cloned(),
-                ..KubeConfigOptions::default()
-            };
-            let config = Config::from_kubeconfig(&options).await;
-            config.map_err(|error| {
+    let is_set = |variable| env::var_os(variable).is_some();
+    let is_in_pod = is_set("KUBERNETES_SERVICE_HOST") && !is_set("KUBECONFIG");
+    let mut config = if is_in_pod && context.is_none() {
+        Config::incluster().map_err(|error| no_cluster(&error))?
+    } else {
+        let options = KubeConfigOptions {
+            context: context.cloned(),
+            ..KubeConfigOptions::default()
+        };
+        let config = Config::from_kubeconfig(&options).await;
+        config.map_err(|error| match context {
+            Some(_) => {
                 let message = format!(
                     "the profile's `context`: {error}; `kubectl config get-contexts` lists them"
                 );
                 ExecutorError::Argument(message.into())
-            })?
-        }
-        None => Config::infer().await.map_err(|error| no_cluster(&error))?,
+            }
+            None => no_cluster(&error),
+        })?
     };
     config.connect_timeout = Some(Duration::from_secs(10));
     config.read_timeout = Some(Duration::from_mins(1));
