@@ -40,18 +40,14 @@ pub(super) fn between(session: &Session, plan: &Plan) -> Vec<Difference> {
 
 /// The images of both, as far as they differ; an image that one side knows by its name alone does not.
 pub(super) fn of_images(then: &[ImageFacts], now: &[ImageFacts]) -> Vec<Difference> {
-    let unknown = |image: &&ImageFacts| !image.is_known();
-    let unknown: BTreeSet<&str> = then
-        .iter()
-        .chain(now)
-        .filter(unknown)
-        .map(|image| image.name.as_str())
-        .collect();
-    let [then, now] = [then, now].map(|images| {
-        let known = |image: &&ImageFacts| !unknown.contains(image.name.as_str());
-        images.iter().filter(known).map(image).collect()
-    });
-    differing(&then, &now)
+    let known = |images: &[ImageFacts], others: &[ImageFacts]| {
+        let in_both = |own: &&ImageFacts| {
+            let mut others = others.iter();
+            own.is_known() && others.all(|other| other.name != own.name || other.is_known())
+        };
+        images.iter().filter(in_both).map(image).collect()
+    };
+    differing(&known(then, now), &known(now, then))
 }
 
 fn differing(then: &Facts, now: &Facts) -> Vec<Difference> {

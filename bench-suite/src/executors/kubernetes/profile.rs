@@ -21,7 +21,7 @@ pub(super) struct Profile {
     pub(super) namespace: Option<String>,
     /// GPUs of a node, as `nvidia.com/gpu`.
     #[serde(default)]
-    pub(super) gpus: u32,
+    gpus: u32,
     /// What each container may take and gets, such as `cpu` and `memory`.
     #[serde(default)]
     pub(super) resources: Map<String, Value>,
@@ -56,7 +56,7 @@ impl Profile {
     }
 
     fn of(document: &Document) -> Result<Self, YamlError> {
-        let profile: Self = document.parse()?;
+        let mut profile: Self = document.parse()?;
         let wrong = |key: &str, message: &str| {
             Err(document.error_at(&KeyPath::root().key(key), message.to_owned(), None))
         };
@@ -79,33 +79,31 @@ impl Profile {
                 "expected a list of tolerations, as Pods have them",
             );
         }
+        if profile.gpus > 0 {
+            let gpus = profile.gpus.into();
+            profile.resources.insert(format!("{GPUS}gpu"), gpus);
+        }
         Ok(profile)
     }
 
     /// GPUs of a node that it asks for.
     pub(super) fn all_gpus(&self) -> u32 {
-        let others = self
-            .resources
-            .iter()
-            .filter(|(key, _)| key.starts_with(GPUS));
-        // Pods have them as text, too.
+        // Pods have counts as text, too.
         let count = |value: &Value| {
             let text = value.as_str().and_then(|text| text.parse().ok());
             let count = value.as_u64().and_then(|count| u32::try_from(count).ok());
-            count.or(text)
+            count.or(text).unwrap_or(1)
         };
-        self.gpus
-            + others
-                .map(|(_, value)| count(value).unwrap_or(1))
-                .sum::<u32>()
+        let gpus = self
+            .resources
+            .iter()
+            .filter(|(key, _)| key.starts_with(GPUS));
+        gpus.map(|(_, value)| count(value)).sum()
     }
 
     /// What a container gets, one that runs something with the GPUs.
     pub(super) fn container(&self, runs: bool) -> Map<String, Value> {
         let mut all = self.resources.clone();
-        if self.gpus > 0 {
-            all.insert(format!("{GPUS}gpu"), self.gpus.into());
-        }
         all.retain(|key, _| runs || !key.starts_with(GPUS));
         all
     }
