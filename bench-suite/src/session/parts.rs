@@ -48,38 +48,52 @@ impl Session {
         let part = |block: u32| {
             let path = all.join(format!("{block:03}"));
             let folder = SessionFolder::at(&path);
-            let part = |is_complete, records: &[Record]| Part {
+            if !path.join(SessionFolder::SESSION).exists() {
+                self.write_part(block, &folder, engine, device)?;
+            }
+            let is_complete = folder.read_session()?.complete;
+            let runs = if is_complete {
+                Vec::new()
+            } else {
+                self.due(block, &folder.read_records()?.records)
+            };
+            Ok(Part {
                 block,
-                folder: path.clone(),
+                folder: path,
                 is_complete,
-                runs: self.due(block, records),
-            };
-            if path.join(SessionFolder::SESSION).exists() {
-                let records = folder.read_records()?.records;
-                return Ok(part(folder.read_session()?.complete, &records));
-            }
-            folder.create()?;
-            let whole = &self.plan.session;
-            let asked = whole.asked.clone().unwrap_or_default();
-            for suite in &asked.suites {
-                copy(Path::new(suite), &path)?;
-            }
-            let asked = Asked {
-                engine: engine.to_owned(),
-                device: device.to_owned(),
-                ..asked
-            };
-            folder.write_session(&record::Session {
-                blocks: 1,
-                first_block: Some(block),
-                asked: Some(asked),
-                hosts: BTreeMap::new(),
-                notes: Vec::new(),
-                ..whole.clone()
-            })?;
-            Ok(part(false, &[]))
+                runs,
+            })
         };
         self.plan.session.numbers().map(part).collect()
+    }
+
+    fn write_part(
+        &self,
+        block: u32,
+        folder: &SessionFolder,
+        engine: &str,
+        device: &str,
+    ) -> Result<(), SessionError> {
+        folder.create()?;
+        let whole = &self.plan.session;
+        let asked = whole.asked.clone().unwrap_or_default();
+        for suite in &asked.suites {
+            copy(Path::new(suite), folder.path())?;
+        }
+        let asked = Asked {
+            engine: engine.to_owned(),
+            device: device.to_owned(),
+            ..asked
+        };
+        folder.write_session(&record::Session {
+            blocks: 1,
+            first_block: Some(block),
+            asked: Some(asked),
+            hosts: BTreeMap::new(),
+            notes: Vec::new(),
+            ..whole.clone()
+        })?;
+        Ok(())
     }
 
     /// The runs of a block that may be still to do after these records.

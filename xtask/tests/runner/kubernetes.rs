@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use record::Record;
@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::{
     api_server::{ApiServer, Faults},
-    support::{Home, Running},
+    support::{Home, Running, until},
 };
 
 /// Images of the tests' own cluster.
@@ -64,15 +64,6 @@ impl Home {
             folder.display()
         );
         self.shell(name, &line)
-    }
-}
-
-#[track_caller]
-fn until(mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < Duration::from_secs(90), "waited in vain");
-        thread::sleep(Duration::from_millis(50));
     }
 }
 

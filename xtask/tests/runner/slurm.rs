@@ -1,17 +1,11 @@
 //! Sessions on a real Slurm cluster, that of `.ci/slurm`. Nodes run the mock engine.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    process::Command,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, fs, process::Command};
 
 use record::Record;
 use rustix::process::Signal;
 
-use crate::support::{Home, Running};
+use crate::support::{Home, Running, until};
 
 const CONF: &str = "/run/torchgauge-slurm/slurm.conf";
 
@@ -70,15 +64,6 @@ impl Home {
     fn until_part_records(&self, part: &str, count: usize) {
         let file = self.path(part).join("records.ndjson");
         until(|| fs::read_to_string(&file).is_ok_and(|text| text.lines().count() >= count));
-    }
-}
-
-#[track_caller]
-fn until(mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < Duration::from_secs(90), "waited in vain");
-        thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -131,6 +131,16 @@ impl Home {
     }
 }
 
+/// Waits until something holds.
+#[track_caller]
+pub(crate) fn until(mut is: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(90), "waited in vain");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
 fn read(folder: &Path) -> (Session, Vec<Record>) {
     let folder = SessionFolder::at(folder);
     (

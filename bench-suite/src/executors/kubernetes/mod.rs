@@ -1,7 +1,7 @@
 //! Blocks as Jobs of a Kubernetes cluster: one Pod each, in which runs are containers one after
 //! another, so that all of a block's have one node and its GPUs.
 //!
-//! Jobs are found again by their names, which follow from the session's: a submitter that dies loses
+//! Jobs are found again by their labels, which name session and block: a submitter that dies loses
 //! none. Each run's container hands over what it recorded, in its log.
 
 mod block;
@@ -341,9 +341,7 @@ impl Cluster {
         }
         Ok(())
     }
-}
 
-impl Cluster {
     /// What ended since it was last asked for.
     async fn take_all(
         &self,

@@ -41,10 +41,11 @@ pub fn of_part(part: &Path) -> io::Result<Vec<u8>> {
         let entry = entry?;
         let name = entry.file_name().into_string().unwrap_or_default();
         if entry.file_type()?.is_file() && !name.starts_with('.') {
-            let mut content = fs::read(entry.path())?;
-            if name == SessionFolder::RECORDS {
-                content = outlined(part)?;
-            }
+            let content = if name == SessionFolder::RECORDS {
+                outlined(part)?
+            } else {
+                fs::read(entry.path())?
+            };
             files.push((name, content));
         }
     }
