@@ -213,7 +213,9 @@ pub fn environment(
         Device::Cpu => None,
         Device::Cuda(index) => Some(gpu(device).map_or(index.to_string(), |gpu| gpu.uuid.clone())),
     };
-    let names: Vec<String> = devices.into_iter().filter_map(name).collect();
+    let mut names: Vec<String> = devices.into_iter().filter_map(name).collect();
+    // Of ranks that share a GPU; CUDA takes none twice.
+    names.dedup();
     let value = names.join(",");
     [
         // So that an index, where one must be used, counts as NVML does.

@@ -52,7 +52,8 @@ impl Evaluation {
                 has_life: lived,
             })
         });
-        let ranks: Vec<Values> = ranks.collect();
+        let mut ranks: Vec<Values> = ranks.collect();
+        values::count_once(&mut ranks, &order.cell.places);
         let mut outcome = judge(&execution.end, &results, log.as_deref());
         if let Outcome::Failed(failure) = &mut outcome
             && may_be_for_want_of_room(failure.reason)

@@ -67,6 +67,11 @@ impl Cell {
         self.places[0].device
     }
 
+    /// GPUs that a run of it needs where ranks run on GPUs.
+    fn gpus(&self) -> u32 {
+        self.work.variant().placement.gpus(self.plan.ranks)
+    }
+
     /// How its runs are measured by this engine.
     pub fn method(&self, engine: &str, isolation: &Isolation) -> Method {
         let mut method = Method::default();
@@ -300,7 +305,7 @@ impl Plan {
         let next = if is_cuda { NEXT_OF_RANKS } else { of_cpu };
         let too_many = |cell: &Cell| {
             let ranks = cell.plan.ranks;
-            if is_cuda && sets(places, ranks as usize).is_empty() {
+            if is_cuda && sets(places, cell.gpus() as usize).is_empty() {
                 let given = places.len();
                 return Some(format!("{ranks} ranks need as many GPUs, {given} given"));
             }
@@ -372,7 +377,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Spreads the cells over these places, a GPU a rank. Cells that are compared with each other,
+    /// Spreads the cells over these places, a GPU a rank unless they share one. Cells that are compared with each other,
     /// which are all of one scenario, stay in one place; the load is evened out by their number, the
     /// largest scenario first. Runs of fewer ranks than others of their scenario have take the first
     /// of its places. Ranks are on one host where one has as many GPUs. On the CPU all
@@ -383,7 +388,7 @@ impl Plan {
         for cell in &self.cells {
             let (runs, most) = groups.entry(key(cell)).or_insert((0, 1));
             *runs += 1;
-            *most = cell.plan.ranks.max(*most);
+            *most = cell.gpus().max(*most);
         }
         let mut groups: Vec<_> = groups.into_iter().collect();
         groups.sort_by(|(one, (few, _)), (other, (many, _))| {
@@ -391,21 +396,20 @@ impl Plan {
         });
         let mut loads: BTreeMap<&Place, usize> = places.iter().map(|place| (place, 0)).collect();
         let mut chosen = BTreeMap::new();
-        for ((suite, scenario), (runs, ranks)) in groups {
-            let ranks = ranks as usize;
+        for ((suite, scenario), (runs, gpus)) in groups {
             let taken: Vec<Place> = if self.session.device.is_cuda() {
-                let sets = sets(places, ranks);
+                let sets = sets(places, gpus as usize);
                 let load = |set: &&[Place]| set.iter().map(|place| loads[place]).sum::<usize>();
                 let Some(lightest) = sets.into_iter().min_by_key(load) else {
                     return refused(format!(
-                        "{suite}, scenario {scenario}: {ranks} ranks need as many GPUs, {} given; \
+                        "{suite}, scenario {scenario}: {gpus} ranks need as many GPUs, {} given; \
                          {NEXT_OF_RANKS}",
                         places.len()
                     ));
                 };
                 lightest.to_vec()
             } else {
-                places.iter().take(1).cycle().take(ranks).cloned().collect()
+                places[..1].to_vec()
             };
             for place in &taken {
                 if let Some(load) = loads.get_mut(place) {
@@ -415,8 +419,11 @@ impl Plan {
             chosen.insert((suite, scenario), taken);
         }
         for cell in &mut self.cells {
-            let chosen = &chosen[&key(cell)];
-            cell.places = chosen[..cell.plan.ranks as usize].to_vec();
+            // On the CPU, and where they share a GPU, all in one place.
+            let last = (cell.gpus() as usize).min(chosen[&key(cell)].len()) - 1;
+            let ranks = 0..cell.plan.ranks as usize;
+            let at = |rank: usize| chosen[&key(cell)][rank.min(last)].clone();
+            cell.places = ranks.map(at).collect();
         }
         Ok(self)
     }
@@ -752,6 +759,21 @@ mod tests {
             "nothing is left to measure: s, scenario a: 8 ranks need as many GPUs, 2 given; lower \
              `ranks`, or name more, such as --device cuda:0,1"
         );
+    }
+
+    #[test]
+    fn ranks_that_are_packed_share_one_gpu() {
+        const PACKED: &str = "version: 1\ndescription: d\nscenarios:\n\
+            - {name: a, model: vit-tiny, devices: [cuda], axes: {placement: packed}, ranks: [1, 4]}\n";
+        let plan = plan_of(PACKED, &["local"], Device::Cuda(0), None).unwrap();
+        let places = &places(2)[..1];
+        let plan = plan.fit_ranks(8, "here", places).unwrap();
+        let plan = plan.spread(places).unwrap();
+        let found: Vec<&[Place]> = plan.cells.iter().map(|cell| &cell.places[..]).collect();
+        let four = vec![places[0].clone(); 4];
+        assert_eq!(found, [places, &four[..]]);
+        let seen = crate::device::environment(four.iter().map(|place| place.device), None);
+        assert_eq!(seen[1].1, "0");
     }
 
     #[test]

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use bytesize::ByteSize;
-use metrics::{Metric, broken_rule};
+use metrics::{Across, Metric, broken_rule, source};
 use protocol::{MemoryPoint, Moment, RunFile, Step, Task, Values};
-use record::{GpuMonitor, Monitor, Sampled, Scope, Series, Window};
+use record::{GpuMonitor, Monitor, Place, Sampled, Scope, Series, Window};
 
 use crate::{executors::Execution, results::RankResults};
 
@@ -175,6 +175,19 @@ pub(crate) fn contradiction(
             .filter_map(|(name, value)| Some((name.to_owned(), value?))),
     );
     broken_rule(&all)
+}
+
+/// Leaves what a GPU that ranks share has used to the first of them.
+pub(crate) fn count_once(ranks: &mut [Values], places: &[Place]) {
+    let is_used = |name: &String| {
+        let metric = Metric::named(name);
+        metric.is_some_and(|row| row.across == Across::Sum && row.source == source::NVML)
+    };
+    for (rank, values) in ranks.iter_mut().enumerate() {
+        if places[..rank].contains(&places[rank]) {
+            values.retain(|name, _| !is_used(name));
+        }
+    }
 }
 
 /// What the processes of a run come to together, as each metric's row says; of what has no row, the
@@ -839,6 +852,21 @@ mod tests {
             ..Started::default()
         });
         assert_eq!(utilization(&values, &told), Some(6.0));
+    }
+
+    #[test]
+    fn what_a_shared_gpu_used_is_counted_once() {
+        let place = |gpu| Place {
+            host: String::new(),
+            device: protocol::Device::Cuda(gpu),
+        };
+        let of_rank = named(&[("gpu_energy_joules", 50.0), ("peak_allocated_bytes", 1.0)]);
+        for (gpus, joules) in [([0, 0], 50.0), ([0, 1], 100.0)] {
+            let mut ranks = vec![of_rank.clone(); 2];
+            count_once(&mut ranks, &gpus.map(place));
+            assert_eq!(together(&ranks)["gpu_energy_joules"], joules);
+            assert_eq!(ranks[1]["peak_allocated_bytes"], 1.0);
+        }
     }
 
     #[test]

@@ -354,7 +354,9 @@ impl RunFile {
         Self {
             device: match self.device {
                 Device::Cpu => Device::Cpu,
-                Device::Cuda(_) => Device::Cuda(local_rank),
+                Device::Cuda(_) => {
+                    Device::Cuda(local_rank.min(self.variant.placement.gpus(self.ranks) - 1))
+                }
             },
             threads: self.threads.or(Some(share)),
             ..self
@@ -465,6 +467,11 @@ mod tests {
         assert_eq!(of(Device::Cuda(0), None, 2, 1), ("cuda:1".to_owned(), 4));
         assert_eq!(of(Device::Cpu, None, 16, 15), ("cpu".to_owned(), 1));
         assert_eq!(of(Device::Cpu, Some(3), 4, 0), ("cpu".to_owned(), 3));
+        let mut packed = example();
+        packed.device = Device::Cuda(0);
+        packed.ranks = 2;
+        packed.variant.placement = crate::Placement::Packed;
+        assert_eq!(packed.of_rank(1, 2).device, Device::Cuda(0));
     }
 
     #[test]

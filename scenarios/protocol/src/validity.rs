@@ -382,6 +382,12 @@ mod tests {
         for (device, variant, axis) in [
             (cpu, r#"{"nccl":"ALGO:Ring","parallel":"ddp"}"#, "nccl"),
             (gpu, r#"{"nccl":"ALGO:Ring"}"#, "nccl"),
+            (cpu, r#"{"placement":"packed"}"#, "placement"),
+            (
+                gpu,
+                r#"{"placement":"packed","parallel":"ddp"}"#,
+                "placement",
+            ),
             (
                 gpu,
                 r#"{"parallel":"pipeline","precision":"amp-fp16"}"#,

@@ -226,6 +226,15 @@ axes! {
         needs: &[Need::Training, Need::Eager],
         rule: parallel,
     },
+    /// Which GPUs ranks run on that exchange nothing.
+    #[serde(skip_serializing_if = "Placement::is_spread")]
+    placement: Placement {
+        label: "{value}",
+        needs: &[Need::Cuda],
+        rule: |asked| refuse_if!(asked.variant.placement == Placement::Packed
+                && (!asked.variant.parallel.is_none() || asked.task == Task::Collectives),
+            "NCCL takes one rank a GPU; use placement spread for ranks that exchange something"),
+    },
     /// What ranks do with a message, `all-reduce` unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     collective: Option<Collective> { label: "{value}", needs: &[Need::Collectives] },
@@ -936,6 +945,31 @@ impl Parallel {
     /// Whether ranks exchange nothing.
     pub fn is_none(&self) -> bool {
         *self == Self::None
+    }
+}
+
+/// Which GPUs the ranks of a run work on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// One each.
+    #[default]
+    Spread,
+    /// All the same one, whose time the driver deals out in slices.
+    Packed,
+}
+
+impl Placement {
+    fn is_spread(&self) -> bool {
+        *self == Self::Spread
+    }
+
+    /// GPUs that so many ranks need.
+    pub fn gpus(self, ranks: u32) -> u32 {
+        match self {
+            Self::Spread => ranks,
+            Self::Packed => 1,
+        }
     }
 }
 

@@ -42,12 +42,17 @@ impl Ranks {
         let world = ranks.as_ref().map_or(1, Self::world);
         let checked = file.variant.check_ranks(file.model, file.task, world);
         checked.map_err(|refusal| Error::RunFile(refusal.into()))?;
-        let exchanges = file.task == Task::Collectives || !file.variant.parallel.is_none();
-        let ranks = ranks.filter(|_| exchanges);
+        let ranks = ranks.filter(|_| exchanges(file));
         Ok(match file.variant.parallel {
             Parallel::Pipeline => ranks.map(|ranks| ranks.in_stages(file.model.blocks())),
             _ => ranks,
         })
+    }
+
+    /// Those that measure at the same time and exchange nothing else.
+    pub fn replicas(file: &RunFile) -> Result<Option<Self>, Error> {
+        let ranks = Self::of(&|name| env::var(name).ok())?;
+        Ok(ranks.filter(|_| !exchanges(file)))
     }
 
     fn of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, Error> {
@@ -130,6 +135,10 @@ impl Ranks {
         meet(group, device)?;
         Ok(group)
     }
+}
+
+fn exchanges(file: &RunFile) -> bool {
+    file.task == Task::Collectives || !file.variant.parallel.is_none()
 }
 
 /// How ranks train one model.

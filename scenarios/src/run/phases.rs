@@ -4,8 +4,8 @@ use std::{io::Write, mem, time::Instant};
 
 use libtorch::{cuda, distributed::ProcessGroup};
 use protocol::{
-    Data, Event, Execution, InputKind, Moment, Phase, Precision, RunFile, Snapshot, Step, Task,
-    Values,
+    Data, Device, Event, Execution, InputKind, Moment, Phase, Precision, RunFile, Snapshot, Step,
+    Task, Values,
 };
 
 use super::{
@@ -42,6 +42,8 @@ pub(super) struct Run<'a, W> {
     /// Which of several ranks this is.
     pub(super) ranks: Option<Ranks>,
     pub(super) group: Option<ProcessGroup>,
+    /// Ranks that exchange nothing, and measure at the same time.
+    replicas: Option<ProcessGroup>,
     /// Bytes in tensors after each measured step; of serving `None` for a rejected request.
     pub(super) allocated: Vec<Option<f64>>,
     /// Of the gradients of the first warm-up steps, where runs are deterministic.
@@ -125,16 +127,19 @@ impl<'a, W: Write> Run<'a, W> {
             budget,
             ranks: None,
             group: None,
+            replicas: None,
             allocated: Vec::new(),
             digests: Values::new(),
         }
     }
 
-    /// As one of these ranks, once it has met the others.
+    /// As one of these ranks, once it has met the others; replicas meet through the host.
     pub(super) fn of(mut self, ranks: Option<Ranks>) -> Result<Self, Error> {
         let device = self.file.device;
         self.group = ranks.as_ref().map(|ranks| ranks.join(device)).transpose()?;
         self.ranks = ranks;
+        let replicas = Ranks::replicas(self.file)?;
+        self.replicas = replicas.map(|ranks| ranks.join(Device::Cpu)).transpose()?;
         Ok(self)
     }
 
@@ -255,6 +260,9 @@ impl<'a, W: Write> Run<'a, W> {
         device::synchronize(file.device)?;
         if let Some(group) = self.group {
             parallel::meet(group, file.device)?;
+        }
+        if let Some(replicas) = self.replicas {
+            parallel::meet(replicas, Device::Cpu)?;
         }
         self.results.begin(Phase::Measure, Instant::now())?;
         let cpu_before = host::cpu_seconds();

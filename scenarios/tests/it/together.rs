@@ -277,6 +277,23 @@ fn a_killed_rank_ends_the_others() {
 }
 
 #[test]
+fn replicas_begin_together_or_not_at_all() {
+    let file = run_file(Model::BertTiny, Task::Inference, r#"{"batch":1}"#);
+    assert_eq!(run(&file, 2).len(), 2);
+    let mut ranks = Ranks::start(&file, 2, Duration::from_secs(3));
+    let mut gone = ranks.processes.pop().unwrap();
+    gone.kill().unwrap();
+    gone.wait().unwrap();
+    let left = ranks.processes.pop().unwrap().wait_with_output().unwrap();
+    assert_eq!(left.status.code(), Some(1));
+    let events = events(&fs::read_to_string(results(&ranks.folder, 0)).unwrap());
+    let Some(Event::Failed { reason, .. }) = events.last() else {
+        panic!("{:?}", events.last());
+    };
+    assert_eq!(*reason, FailureReason::Exchange);
+}
+
+#[test]
 fn collectives_carry_messages() {
     for (collective, precision, bus) in [
         ("all-reduce", "fp32", 1.0),
