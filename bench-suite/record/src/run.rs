@@ -66,6 +66,9 @@ pub struct Record {
     /// not yield it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, Vec<Option<f64>>>,
+    /// What it was made with, as its workload or program says, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, String>,
     /// What ran in a profiled step after the measured ones, the longest first; of several ranks in
     /// the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -96,6 +96,7 @@ pub(super) fn record(
         started: first.started,
         values,
         series: values::series(&first.steps),
+        facts: first.facts,
         kernels,
         modules,
         memory_points: first.memory_points,

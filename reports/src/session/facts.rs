@@ -30,7 +30,11 @@ pub(crate) fn blocks(session: &SessionSummary, view: &View) -> Vec<Block> {
     );
     cards.extend(session.images.iter().map(|of| Card {
         title: format!("Image {}", of.name),
-        facts: image(of, nccl(session, view, &of.name)),
+        facts: image(
+            of,
+            nccl(session, view, &of.name),
+            choices(session, view, &of.name),
+        ),
         layers: of.layers.clone(),
     }));
     let matrices = session.hosts.values().filter_map(topology::matrix);
@@ -233,7 +237,19 @@ fn nccl(session: &SessionSummary, view: &View, image: &str) -> Option<String> {
     (!words.is_empty()).then(|| format::few(words, SHOWN, "; ", "and "))
 }
 
-fn image(image: &ImageFacts, nccl: Option<String>) -> Vec<Fact> {
+/// What NCCL chose for the messages of an image's collectives.
+fn choices(session: &SessionSummary, view: &View, image: &str) -> Option<String> {
+    let is_own = |run: &&&Record| run.session == session.session && run.image == image;
+    let runs = view.runs.iter().flatten().filter(is_own);
+    let words = runs.filter_map(|run| {
+        let choice = run.facts.get("nccl_choice")?;
+        Some(format!("{choice} for {}", run.axes.without("precision")))
+    });
+    let words = unique(words);
+    (!words.is_empty()).then(|| format::few(words, SHOWN, "; ", "and "))
+}
+
+fn image(image: &ImageFacts, nccl: Option<String>, choices: Option<String>) -> Vec<Fact> {
     let or_not = |text: Option<String>| Some(text.unwrap_or_else(|| UNKNOWN.to_owned()));
     let libtorch = [image.libtorch_version.clone(), image.flavour.clone()];
     let parts = |list: fn(&ImageParts) -> &BTreeMap<String, String>| {
@@ -246,6 +262,7 @@ fn image(image: &ImageFacts, nccl: Option<String>) -> Vec<Fact> {
         ("Lock", image.lock.as_ref().map(ToString::to_string)),
         ("libtorch", Some(join(libtorch.map(Some)))),
         ("NCCL", nccl),
+        ("NCCL chose", choices),
         ("Base", or_not(image.base.clone())),
         ("Size", or_not(size(image))),
         ("scenario binary", or_not(image.scenario_sha256.clone())),

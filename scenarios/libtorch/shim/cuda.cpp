@@ -227,6 +227,21 @@ void torchgauge_cuda_facts(int32_t index, CudaFacts* facts, Failure* failure) no
   });
 }
 
+// From here on NCCL writes to a file what it chooses for each collective. Its debug level is read
+// once, when it starts, and again after this call, which newer versions have (2.28 has, 2.21 not).
+void torchgauge_nccl_explain(const char* file, bool* explains, Failure* failure) noexcept {
+  guarded(failure, [&] {
+    void* reset = dlsym(RTLD_DEFAULT, "ncclResetDebugInit");
+    *explains = reset != nullptr;
+    if (*explains) {
+      setenv("NCCL_DEBUG", "INFO", 1);
+      setenv("NCCL_DEBUG_SUBSYS", "TUNING", 1);
+      setenv("NCCL_DEBUG_FILE", file, 1);
+      reinterpret_cast<void (*)()>(reset)();
+    }
+  });
+}
+
 void torchgauge_cuda_start(int32_t index, Failure* failure) noexcept {
   guarded(failure, [&] {
     c10::cuda::set_device(gpu(index));

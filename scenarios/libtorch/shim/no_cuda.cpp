@@ -42,6 +42,10 @@ void torchgauge_cuda_facts(int32_t, CudaFacts*, Failure* failure) noexcept {
   refuse(failure);
 }
 
+void torchgauge_nccl_explain(const char*, bool*, Failure* failure) noexcept {
+  refuse(failure);
+}
+
 void torchgauge_cuda_start(int32_t, Failure* failure) noexcept {
   refuse(failure);
 }

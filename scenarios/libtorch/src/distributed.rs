@@ -168,6 +168,15 @@ impl ProcessGroup {
     }
 }
 
+/// Has NCCL write to a file what it chooses for each collective from here on; `false` where it has
+/// no way to be asked so late.
+pub fn explain(file: &CStr) -> Result<bool> {
+    let mut explains = false;
+    // SAFETY: the pointers are valid for the call.
+    unsafe { ffi::nccl_explain(file.as_ptr(), &raw mut explains) }?;
+    Ok(explains)
+}
+
 impl Work {
     pub fn wait(&self) -> Result<()> {
         // SAFETY: the work is ours and alive, `failure` is valid.

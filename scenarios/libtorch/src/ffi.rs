@@ -208,6 +208,7 @@ fallible! {
         peer: i32, is_waited_for: bool, work: *mut *mut CollectiveWork
     );
     fn collective_wait(work: *mut CollectiveWork);
+    fn nccl_explain(file: *const c_char, explains: *mut bool);
     fn group_broadcast(group: *mut ProcessGroup, tensors: Tensors, n: usize);
     fn reducer_new(
         group: *mut ProcessGroup, tensors: Tensors, n: usize, reducer: *mut *mut GradientReducer

@@ -1,9 +1,9 @@
 //! A run that computes nothing and exchanges a message: what the way between ranks gives.
 
-use std::io::Write;
+use std::{env, ffi::CString, fs, io::Write, os::unix::ffi::OsStrExt as _, process};
 
 use libtorch::distributed::{self, ProcessGroup};
-use protocol::{Collective, Refusal, Values};
+use protocol::{Collective, Event, Refusal, Values};
 use tch::{Kind, Tensor};
 
 use super::phases::Run;
@@ -110,12 +110,37 @@ impl<W: Write> Run<'_, W> {
             iteration_upper_mode_seconds: modes.map(|modes| modes.upper_seconds),
             iteration_upper_mode_ratio: modes.map(|modes| modes.upper_share),
         };
+        self.note_choice(&message)?;
         self.tear_down(message)?;
         Ok(Summary {
             warmup_steps,
             collective: Some(collective),
             ..measured
         })
+    }
+
+    /// Sends the message once more, where NCCL says how it does that. It says so for each collective
+    /// from then on, so that nothing is measured after it.
+    fn note_choice(&mut self, message: &Message) -> Result<(), Error> {
+        let says = device::nccl_variables(self.file.device);
+        if !self.file.device.is_cuda() || says.contains_key("NCCL_DEBUG") {
+            return Ok(());
+        }
+        let file = env::temp_dir().join(format!("torchgauge-nccl-{}", process::id()));
+        let name = CString::new(file.as_os_str().as_bytes()).unwrap_or_default();
+        if !distributed::explain(&name)? {
+            return Ok(());
+        }
+        message.iterate()?;
+        device::synchronize(self.file.device)?;
+        let said = fs::read_to_string(&file).unwrap_or_default();
+        // The record has the choice, or nothing of it.
+        let _ = fs::remove_file(&file);
+        if let Some(choice) = choice(&said) {
+            let facts = [("nccl_choice".to_owned(), choice)].into();
+            self.results.write(&Event::Facts { facts })?;
+        }
+        Ok(())
     }
 
     fn message(&self, name: Collective) -> Result<Message, Error> {
@@ -159,6 +184,15 @@ impl<W: Write> Run<'_, W> {
             input: input.map(zeros).transpose()?,
         })
     }
+}
+
+/// Algorithm and protocol out of NCCL's own lines, which the first rank alone writes: `… AllReduce:
+/// 1048576 Bytes -> Algo RING proto LL128 …`.
+fn choice(said: &str) -> Option<String> {
+    let line = said.lines().find(|line| line.contains("-> Algo"))?;
+    let word = |after: &str| line.split(after).nth(1)?.split_whitespace().next();
+    let choice = format!("{} {}", word("Algo ")?, word("proto ")?);
+    Some(choice.to_ascii_lowercase())
 }
 
 /// What of a message each rank must send, as nccl-tests counts it.
@@ -248,6 +282,21 @@ fn refused(reason: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_choice_is_read_from_nccl_s_own_lines() {
+        for (said, expect) in [
+            (
+                "host:1:1 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo RING proto LL128 \
+                 channel{Lo..Hi}={0..23}\n",
+                Some("ring ll128"),
+            ),
+            ("h:1 [0] NCCL INFO 8 Bytes -> Algo 1\n", None),
+            ("", None),
+        ] {
+            assert_eq!(choice(said).as_deref(), expect, "{said}");
+        }
+    }
 
     #[test]
     fn bandwidth_is_that_of_nccl_tests() {
