@@ -210,7 +210,11 @@ pub(crate) fn bracketed(found: &MetricVerdict) -> String {
         UNKNOWN => String::new(),
         "exact" => ", exact".to_owned(),
         ends => {
-            let ends = ends.replace(" … ", ", ").replace('+', "");
+            let mut ends = ends.replace(" … ", ", ");
+            // Beside a factor a change without its sign would be read as a share.
+            if !ends.contains('×') {
+                ends = ends.replace('+', "");
+            }
             format!(" [{}]", ends.strip_suffix(" %").unwrap_or(&ends))
         }
     }
