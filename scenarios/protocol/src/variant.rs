@@ -960,7 +960,8 @@ pub enum Placement {
 }
 
 impl Placement {
-    fn is_spread(&self) -> bool {
+    /// Whether each rank has a GPU of its own.
+    pub fn is_spread(&self) -> bool {
         *self == Self::Spread
     }
 
