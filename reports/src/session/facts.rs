@@ -321,7 +321,7 @@ mod tests {
                 parts: Some(parts),
                 ..ImageFacts::default()
             };
-            let facts = image(&facts, None);
+            let facts = image(&facts, None, None);
             let (_, shown) = facts.into_iter().find(|fact| fact.0 == "Packages").unwrap();
             shown
         };
