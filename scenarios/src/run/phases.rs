@@ -42,8 +42,9 @@ pub(super) struct Run<'a, W> {
     /// Which of several ranks this is.
     pub(super) ranks: Option<Ranks>,
     pub(super) group: Option<ProcessGroup>,
-    /// Bytes in tensors after each measured step; of serving `None` for a rejected request.
-    pub(super) allocated: Vec<Option<f64>>,
+    /// What memory held after each measured step, under the names of its series; of serving nothing
+    /// for a rejected request.
+    pub(super) held: Vec<Values>,
     /// Of the gradients of the first warm-up steps, where runs are deterministic.
     pub(super) digests: Values,
 }
@@ -125,7 +126,7 @@ impl<'a, W: Write> Run<'a, W> {
             budget,
             ranks: None,
             group: None,
-            allocated: Vec::new(),
+            held: Vec::new(),
             digests: Values::new(),
         }
     }
@@ -288,7 +289,7 @@ impl<'a, W: Write> Run<'a, W> {
     ) -> Result<(), Error> {
         for step in 0..self.file.steps.measured {
             take(self, step)?;
-            self.note_allocated(step as usize)?;
+            self.note_held(step as usize)?;
             self.results.heartbeat(step + 1)?;
         }
         Ok(())
@@ -302,26 +303,25 @@ impl<'a, W: Write> Run<'a, W> {
         Ok(())
     }
 
-    /// Notes what is allocated after this step.
-    pub(super) fn note_allocated(&mut self, step: usize) -> Result<(), Error> {
-        if self.allocated.len() <= step {
-            self.allocated.resize(step + 1, None);
+    /// Notes what memory holds after this step.
+    pub(super) fn note_held(&mut self, step: usize) -> Result<(), Error> {
+        if self.held.len() <= step {
+            self.held.resize(step + 1, Values::new());
         }
-        self.allocated[step] = Some(self.meter.allocated()? as f64);
+        self.held[step] = self.meter.after_step()?;
         Ok(())
     }
 
-    /// Writes a measured step, with what was allocated after it.
+    /// Writes a measured step, with what memory held after it.
     pub(super) fn write_step<const N: usize>(
         &mut self,
         index: u32,
         values: [(&str, Option<f64>); N],
         mut more: Values,
     ) -> Result<(), Error> {
-        let allocated = self.allocated.get(index as usize).copied().flatten();
         let values = values.into_iter();
-        let values = values.chain([("step_allocated_bytes", allocated)]);
         more.extend(values.filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        more.extend(self.held.get(index as usize).cloned().unwrap_or_default());
         let values = more;
         self.results.write(&Event::Step(Step { index, values }))
     }

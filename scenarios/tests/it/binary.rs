@@ -382,6 +382,9 @@ fn every_tiny_model_serves_requests() {
             let (latency, queued) = (request["latency_seconds"], request["queue_seconds"]);
             assert!(0.0 <= queued && queued < latency, "{request:?}");
             assert!((1.0..=4.0).contains(&request["batch_requests"]));
+            assert!((0.0..80.0).contains(&request["waiting_requests"]));
+            let done = request["done_seconds"];
+            assert!(latency <= done && done <= of("measured_seconds").unwrap());
             let length = request.get("sequence_length_tokens");
             assert_eq!(length.is_some(), model == Model::BertTiny);
             assert!(length.is_none_or(|length| (8.0..=32.0).contains(length)));
