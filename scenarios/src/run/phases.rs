@@ -153,10 +153,12 @@ impl<'a, W: Write> Run<'a, W> {
         let mut summary = self.measure(&mut bench)?;
         // Their losses are nobody's, as those of steps that time alone asked for.
         let place = self.warmup_steps();
-        self.profile(|step| {
+        let inside = self.inside(&bench);
+        let busy = self.profile(inside, |step, observer| {
             let length = bench.lengths.map(|lengths| lengths.measured(step));
-            bench.step(place, length, &mut Unobserved)
+            bench.step(place, length, observer)
         })?;
+        summary.parts.extend(busy);
 
         if self.file.steps.calibrate {
             summary.exchange = self.time_without_exchange(&mut bench, &summary)?;
@@ -371,18 +373,23 @@ impl<'a, W: Write> Run<'a, W> {
         self.results.end()
     }
 
+    /// What is timed within steps; forward and backward of a pipeline take no turns.
+    fn inside(&self, bench: &Bench) -> Option<Inside> {
+        let file = self.file;
+        let has_parts = file.steps.parts
+            && file.task == Task::Training
+            && !bench.work.is_stage()
+            && file.variant.execution == Execution::Eager;
+        has_parts.then(|| Inside {
+            micro_batches: bench.work.accumulation(),
+            data: bench.loader.is_some(),
+        })
+    }
+
     fn measure(&mut self, bench: &mut Bench) -> Result<Summary, Error> {
         let file = self.file;
         let first = self.first_measured();
-        // Forward and backward of a pipeline take no turns.
-        let parts = (file.steps.parts
-            && file.task == Task::Training
-            && !bench.work.is_stage()
-            && file.variant.execution == Execution::Eager)
-            .then(|| Inside {
-                micro_batches: bench.work.accumulation(),
-                data: bench.loader.is_some(),
-            });
+        let parts = self.inside(bench);
         let mut watch = StepWatch::new(file.steps.measured as usize, parts, self.place)?;
         let moved_before = bench.work.moved().map(|(moved, _)| moved);
         let (loader, measured) = self.measured(|run| {
@@ -433,6 +440,7 @@ impl<'a, W: Write> Run<'a, W> {
             throughput_tokens_per_second: tokens.map(|tokens| tokens / measured.measured_seconds),
             model_flops_per_sample: Some(self.flops_per_sample(bench)),
             data_wait_ratio: data_wait(&laps),
+            parts: watch.host_loads(),
             loader,
             first_loss: steps.first().copied(),
             last_loss: steps.last().copied(),

@@ -103,6 +103,15 @@ fn check(model: Model, task: Task, variant: &str, effective_batch: u32) -> Value
         }
     }
     assert_eq!(values.get("last_loss"), steps[2].values.get("loss"));
+    for part in ["forward", "backward", "optimizer"] {
+        let load = values.get(&format!("{part}_host_cpu_ratio"));
+        assert_eq!(load.is_some(), trains, "{part}");
+        // On one thread, and the one of backward.
+        assert!(
+            load.is_none_or(|load| (0.0..=2.5).contains(load)),
+            "{load:?}"
+        );
+    }
 
     let peak = of("peak_allocated_bytes");
     close(of("parameter_bytes"), 4.0 * of("parameters_count"));
