@@ -4,7 +4,7 @@ use libtorch::{
     Result, cuda,
     memory::{self, DeviceStats, host},
 };
-use protocol::{Device, MemoryPoint, Moment};
+use protocol::{Device, MemoryPoint, Moment, Values};
 
 use crate::{
     Error,
@@ -118,18 +118,23 @@ impl MemoryMeter {
         })
     }
 
-    /// Bytes in tensors now. Waits for nothing: what the CPU has asked for and given back counts.
-    pub fn allocated(&self) -> Result<u64> {
-        let held = self.held()?;
-        Ok(held.map_or_else(host::allocated_bytes, |stats| stats.allocated_bytes))
-    }
-
-    /// What the caching allocator holds now; `None` on the CPU. Waits for nothing.
-    pub fn held(&self) -> Result<Option<DeviceStats>> {
-        match self.device {
-            Device::Cpu => Ok(None),
-            Device::Cuda(index) => memory::device_stats(index).map(Some),
-        }
+    /// What memory holds after a step, under the names of its series: bytes in tensors, and of a GPU
+    /// what the caching allocator holds. Waits for nothing: what the CPU has asked for and given back
+    /// counts.
+    pub fn after_step(&self) -> Result<Values> {
+        let Device::Cuda(index) = self.device else {
+            let allocated = host::allocated_bytes() as f64;
+            return Ok([("step_allocated_bytes".to_owned(), allocated)].into());
+        };
+        let stats = memory::device_stats(index)?;
+        let held = [
+            ("step_allocated_bytes", Some(stats.allocated_bytes)),
+            ("step_reserved_bytes", Some(stats.reserved_bytes)),
+            ("step_inactive_split_bytes", stats.inactive_split_bytes),
+        ];
+        let held = held.into_iter();
+        let held = held.filter_map(|(name, bytes)| Some((name.to_owned(), bytes? as f64)));
+        Ok(held.collect())
     }
 
     /// The metrics once a run has failed: those of the moment in which memory ran out, where it did.

@@ -1,8 +1,10 @@
 //! Times of steps, and of their parts, that do not contaminate the steps.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use libtorch::{Result, cuda};
+use protocol::Values;
+use rustix::time::{ClockId, clock_gettime};
 use tch::Device;
 
 use crate::{summary::StepParts, training::Observer};
@@ -71,6 +73,10 @@ pub struct StepWatch {
     inner: usize,
     /// Whether one of them stands after the data of each micro-batch, before its forward.
     data: bool,
+    /// When the CPU set each mark, and the CPU time that the process had taken by then, in seconds;
+    /// none for steps as a whole.
+    host: Vec<[f64; 2]>,
+    began: Instant,
 }
 
 /// What is timed within a step: after each forward and each backward of so many micro-batches.
@@ -79,6 +85,19 @@ pub struct Inside {
     pub micro_batches: usize,
     /// Whether the way of their data to the device is timed too.
     pub data: bool,
+}
+
+impl Inside {
+    /// Marks within a step.
+    pub fn marks(self) -> usize {
+        self.micro_batches * passes(self.data)
+    }
+}
+
+/// CPU time of the process so far, all threads together.
+fn process_cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// Time of one step.
@@ -92,17 +111,35 @@ impl StepWatch {
     /// For this many steps, each with its parts, or as a whole.
     pub fn new(steps: usize, inside: Option<Inside>, device: Device) -> Result<Self> {
         let data = inside.is_some_and(|inside| inside.data);
-        let inner = inside.map_or(0, |inside| inside.micro_batches * passes(data));
+        let inner = inside.map_or(0, Inside::marks);
         Ok(Self {
             stopwatch: Stopwatch::new(steps * (inner + 1), device)?,
             inner,
             data,
+            host: Vec::with_capacity(if inner > 0 {
+                steps * (inner + 1) + 1
+            } else {
+                0
+            }),
+            began: Instant::now(),
         })
     }
 
     /// A step begins, or the last one ended.
     pub fn mark(&mut self) -> Result<()> {
+        if self.inner > 0 {
+            let at = self.began.elapsed().as_secs_f64();
+            self.host.push([at, process_cpu_time().as_secs_f64()]);
+        }
         self.stopwatch.mark()
+    }
+
+    /// `forward_host_cpu_ratio` and so on: how many CPUs the process kept at work in each part, of all
+    /// steps together, while the CPU did its share of it. None for steps as a whole.
+    pub fn host_loads(&self) -> Values {
+        let spans = self.host.windows(2);
+        let spans = spans.map(|pair| [0, 1].map(|of| pair[1][of] - pair[0][of]));
+        part_ratios(spans, (self.inner, self.data), "host_cpu_ratio")
     }
 
     /// The times. Waits for the GPU.
@@ -137,6 +174,41 @@ fn lap(times: &[f64], data: bool) -> Lap {
     Lap { seconds, parts }
 }
 
+/// What is between the marks of steps, of all of them together, as a share of the time between them:
+/// `forward_{name}` and so on. `spans` are time and something of it, from mark to mark.
+pub fn part_ratios(
+    spans: impl Iterator<Item = [f64; 2]>,
+    (inner, data): (usize, bool),
+    name: &str,
+) -> Values {
+    let mut sums = [vec![0.0; inner + 1], vec![0.0; inner + 1]];
+    for (place, span) in spans.enumerate() {
+        for (sum, value) in sums.iter_mut().zip(span) {
+            sum[place % (inner + 1)] += value;
+        }
+    }
+    let [Some(time), Some(of)] = sums.map(|sums| lap(&sums, data).parts) else {
+        return Values::new();
+    };
+    let ratios = [
+        ("data", of.data_seconds.zip(time.data_seconds)),
+        ("forward", Some((of.forward_seconds, time.forward_seconds))),
+        (
+            "backward",
+            Some((of.backward_seconds, time.backward_seconds)),
+        ),
+        (
+            "optimizer",
+            Some((of.optimizer_seconds, time.optimizer_seconds)),
+        ),
+    ];
+    let known = ratios.into_iter().filter_map(|(part, ratio)| {
+        let (of, time) = ratio.filter(|(_, time)| *time > 0.0)?;
+        Some((format!("{part}_{name}"), of / time))
+    });
+    known.collect()
+}
+
 impl Observer for StepWatch {
     fn data(&mut self, _: usize) -> Result<()> {
         if self.data {
@@ -159,7 +231,7 @@ impl StepWatch {
         if self.inner == 0 {
             return Ok(());
         }
-        self.stopwatch.mark()
+        self.mark()
     }
 }
 
@@ -204,5 +276,45 @@ mod tests {
         let laps = watch.laps().unwrap();
         assert_eq!(laps.len(), 2);
         assert!(laps.iter().all(|lap| lap.parts.is_some()));
+        assert_eq!(watch.host_loads().len(), 4);
+        let mut whole = StepWatch::new(1, None, Device::Cpu).unwrap();
+        whole.mark().unwrap();
+        whole.mark().unwrap();
+        assert_eq!(whole.host_loads(), Values::new());
+    }
+
+    #[test]
+    fn a_part_that_computes_takes_a_cpu_and_one_that_sleeps_none() {
+        let inside = Inside {
+            micro_batches: 1,
+            data: false,
+        };
+        let mut watch = StepWatch::new(1, Some(inside), Device::Cpu).unwrap();
+        watch.mark().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        watch.forward(0).unwrap();
+        let began = process_cpu_time();
+        while process_cpu_time() < began + Duration::from_millis(50) {}
+        watch.backward(0).unwrap();
+        watch.mark().unwrap();
+        let loads = watch.host_loads();
+        // Other tests of the process compute meanwhile.
+        let (slept, computed) = (
+            loads["forward_host_cpu_ratio"],
+            loads["backward_host_cpu_ratio"],
+        );
+        assert!(slept >= 0.0 && computed > 0.0, "{loads:?}");
+        let spans = [
+            [1.0, 0.5],
+            [2.0, 4.0],
+            [4.0, 1.0],
+            [3.0, 0.5],
+            [2.0, 0.0],
+            [1.0, 1.0],
+        ];
+        let ratios = part_ratios(spans.into_iter(), (2, false), "host_cpu_ratio");
+        let expected = [("forward", 0.25), ("backward", 1.0), ("optimizer", 0.4)];
+        let expected = expected.map(|(part, ratio)| (format!("{part}_host_cpu_ratio"), ratio));
+        assert_eq!(ratios, Values::from(expected));
     }
 }

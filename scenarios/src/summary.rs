@@ -68,6 +68,10 @@ pub struct Summary {
     /// Share of the measured steps in which they waited for a data loader; `None` where there is
     /// none, and where parts are not timed.
     pub data_wait_ratio: Option<f64>,
+    /// `forward_host_cpu_ratio`, `forward_gpu_busy_ratio` and so on: how busy the host's CPUs and the
+    /// GPU were in each part of a training step.
+    #[serde(flatten)]
+    pub parts: Values,
     /// The data loader's own.
     #[serde(flatten)]
     pub loader: Option<Figures>,

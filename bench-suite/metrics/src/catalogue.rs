@@ -141,6 +141,27 @@ catalogue! {
         "Mean time of a step's backward, recomputation included.");
     STEP_OPTIMIZER = seconds("step_optimizer_seconds", "optimizer, of a step", MEASURED,
         "Mean time of a step's unscaling and optimizer.");
+    DATA_GPU_BUSY = gpu_busy("data_gpu_busy_ratio", "GPU busy in data",
+        "Share of the time between the marks of a step's data in which a kernel ran on the GPU: the \
+         marks are kernels themselves, in the stream, and what a step launched ahead counts where it \
+         ran. Of a data loader's batches.");
+    FORWARD_GPU_BUSY = gpu_busy("forward_gpu_busy_ratio", "GPU busy in forward",
+        "As `data_gpu_busy_ratio`, of forward and loss.");
+    BACKWARD_GPU_BUSY = gpu_busy("backward_gpu_busy_ratio", "GPU busy in backward",
+        "As `data_gpu_busy_ratio`, of backward.");
+    OPTIMIZER_GPU_BUSY = gpu_busy("optimizer_gpu_busy_ratio", "GPU busy in the optimizer",
+        "As `data_gpu_busy_ratio`, of unscaling and the optimizer.");
+    DATA_HOST_CPU = host_cpu("data_host_cpu_ratio", "CPUs at work in data",
+        "CPUs that the process kept at work while it waited for a data loader's batches, 1 being all \
+         of one: its CPU time, all threads together, over the time until it went on. The loader's \
+         workers are not in it (`loader_cpu_seconds`).");
+    FORWARD_HOST_CPU = host_cpu("forward_host_cpu_ratio", "CPUs at work in forward",
+        "As `data_host_cpu_ratio`, of forward and loss: on a GPU of launching them, which may be done \
+         long before they are.");
+    BACKWARD_HOST_CPU = host_cpu("backward_host_cpu_ratio", "CPUs at work in backward",
+        "As `forward_host_cpu_ratio`, of backward.");
+    OPTIMIZER_HOST_CPU = host_cpu("optimizer_host_cpu_ratio", "CPUs at work in the optimizer",
+        "As `forward_host_cpu_ratio`, of unscaling and the optimizer.");
     DATA_WAIT = across(Across::Mean, headline(explains(0.1, time("data_wait_ratio",
         "waiting for data", Unit::Ratio, MEASURED,
         "Share of the measured steps in which they waited for a data loader and for its batches to \
@@ -391,6 +412,19 @@ const fn latency(name: &'static str, label: &'static str, about: &'static str) -
 const fn request_rate(name: &'static str, label: &'static str, about: &'static str) -> Metric {
     let rate = time(name, label, Unit::RequestsPerSecond, REQUESTS, about);
     across(Across::Sum, more(rate))
+}
+
+const fn gpu_busy(name: &'static str, label: &'static str, about: &'static str) -> Metric {
+    let when = (window::PROFILED_STEPS, source::PROFILER);
+    across(
+        Across::Mean,
+        more(time(name, label, Unit::Ratio, when, about)),
+    )
+}
+
+const fn host_cpu(name: &'static str, label: &'static str, about: &'static str) -> Metric {
+    let when = (window::MEASURED_STEPS, source::KERNEL);
+    across(Across::Mean, time(name, label, Unit::Ratio, when, about))
 }
 
 const fn plain(

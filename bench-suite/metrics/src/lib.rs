@@ -29,6 +29,8 @@ pub mod window {
     pub const MEASURED_STEPS: &str = "measured steps";
     /// With warm-up, and without what comes after the measured steps.
     pub const RUN: &str = "start of the run to the end of the measured steps";
+    /// Steps after the measured ones, where a suite asks for them.
+    pub const PROFILED_STEPS: &str = "profiled steps";
     /// The whole run, calibration and clearing up included.
     pub const WHOLE_RUN: &str = "whole run";
 }
@@ -50,6 +52,8 @@ pub mod source {
     /// Its accounting of the process.
     pub const KERNEL: &str = "kernel";
     pub const COUNTER: &str = "workload";
+    /// libtorch's, over steps that nothing else measures.
+    pub const PROFILER: &str = "profiler";
     pub const IMAGE: &str = "the image's layers";
 }
 

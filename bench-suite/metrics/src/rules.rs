@@ -80,6 +80,10 @@ const RULES: &[Rule] = &[
     Within("pipeline_idle_ratio", 0.0, 1.0),
     AtMost("batch_mean_count", "asked_batch", 0.0),
     Within("data_wait_ratio", 0.0, 1.0),
+    Within("data_gpu_busy_ratio", 0.0, 1.0),
+    Within("forward_gpu_busy_ratio", 0.0, 1.0),
+    Within("backward_gpu_busy_ratio", 0.0, 1.0),
+    Within("optimizer_gpu_busy_ratio", 0.0, 1.0),
     Positive("loader_samples_per_second"),
     Positive("host_to_device_bytes_per_second"),
     // Launching one kernel takes some 5 µs.

@@ -41,6 +41,7 @@ const STACKED: Stacked = Stacked {
     quantity: Quantity::Bytes,
     axis: "Peak memory",
     mark: Some(("whole run", whole_run)),
+    beside: &[],
     limits: Some(limits),
 };
 

@@ -3,6 +3,7 @@
 pub(crate) mod batches;
 pub(crate) mod card;
 pub(crate) mod forest;
+mod held;
 mod judged;
 mod memory;
 mod modules;
@@ -27,6 +28,7 @@ pub(crate) const ALL: &[Plot] = &[
     memory::PLOT,
     pareto::PLOT,
     timeline::PLOT,
+    held::PLOT,
     sweep::PLOT,
     modules::PLOT,
     steps::PLOT,

@@ -9,7 +9,7 @@ use crate::{
     charts::{Axis, Chart, Entry, Key, Track},
     model::{CellSummary, Group, View},
     svg::{Look, Shape, ink::Ink},
-    words::format::Quantity,
+    words::{self, format::Quantity},
 };
 
 /// Marks and limits up to so many times the longest bar widen the scale; those beyond do not.
@@ -57,6 +57,8 @@ pub(super) struct Stacked {
     pub(super) axis: &'static str,
     /// The legend's word for what is marked beside a bar, and how it is found.
     pub(super) mark: Option<(&'static str, FindMark)>,
+    /// What the table has besides, under the metrics' labels.
+    pub(super) beside: &'static [&'static Metric],
     pub(super) limits: Option<fn(&View, &Group) -> Vec<Limit>>,
 }
 
@@ -146,7 +148,7 @@ impl Stacked {
                 strokes,
                 ..Track::default()
             };
-            let told = || self.told(&stack, mark.as_ref(), entry);
+            let told = || self.told(cell, &stack, mark.as_ref(), entry);
             (!stack.is_empty()).then(|| (told(), vec![track]))
         });
         let broken = known().any(|total| total > broken_from);
@@ -167,7 +169,7 @@ impl Stacked {
         })
     }
 
-    fn told(&self, stack: &Stack, mark: Option<&Mark>, entry: Entry) -> Entry {
+    fn told(&self, cell: &CellSummary, stack: &Stack, mark: Option<&Mark>, entry: Entry) -> Entry {
         let write = |value: f64| self.quantity.write(value);
         let sum = write(total(stack));
         let value = match mark {
@@ -179,7 +181,12 @@ impl Stacked {
             .map(|(part, value)| (part.label, Some(write(*value))));
         let mark = self.mark.zip(mark);
         let mark = mark.map(|((label, _), mark)| (label, Some(write(mark.value))));
-        Entry { value, ..entry }.numbers(parts.chain([("sum", Some(sum))]).chain(mark))
+        let beside = self.beside.iter().filter_map(|metric| {
+            let value = cell.metrics.median(metric)?;
+            Some((metric.label, Some(words::metric::value(metric.name, value))))
+        });
+        let numbers = parts.chain([("sum", Some(sum))]).chain(mark);
+        Entry { value, ..entry }.numbers(numbers.chain(beside))
     }
 
     /// What made the marked values of a group, each cause once.

@@ -1,6 +1,6 @@
 //! Where time goes: within a step, around the measured steps, and in the harness.
 
-use metrics::catalogue;
+use metrics::{Metric, catalogue};
 
 use super::{
     plot::Plot,
@@ -18,14 +18,18 @@ pub(super) const STEP: Plot = Plot {
             micro-batches, backward with whatever checkpointing computes again, and the optimizer \
             with the loss scaler. Without a data loader the data lie on the device beforehand, so \
             that loading takes none of it; with one, data is the wait for its batches and their \
-            way to the device.",
+            way to the device. The table has how busy the GPU and the host's CPUs were in each.",
     answers: &[
         "step_data_seconds",
         "step_forward_seconds",
         "step_backward_seconds",
     ],
     is_detail: true,
-    draw: |view| bars(&STEP_PARTS, "Time of a step").draw(view),
+    draw: |view| {
+        let bars = bars(&STEP_PARTS, "Time of a step");
+        let beside = &AT_WORK;
+        Stacked { beside, ..bars }.draw(view)
+    },
 };
 
 pub(super) const RUN: Plot = Plot {
@@ -59,6 +63,7 @@ fn bars(parts: &'static [Part], axis: &'static str) -> Stacked {
         quantity: Quantity::Seconds,
         axis,
         mark: None,
+        beside: &[],
         limits: None,
     }
 }
@@ -68,6 +73,17 @@ static STEP_PARTS: [Part; 4] = [
     part(0, "Forward and loss", Median(&catalogue::STEP_FORWARD)),
     part(1, "Backward", Median(&catalogue::STEP_BACKWARD)),
     part(4, "Optimizer", Median(&catalogue::STEP_OPTIMIZER)),
+];
+
+static AT_WORK: [&Metric; 8] = [
+    &catalogue::DATA_GPU_BUSY,
+    &catalogue::FORWARD_GPU_BUSY,
+    &catalogue::BACKWARD_GPU_BUSY,
+    &catalogue::OPTIMIZER_GPU_BUSY,
+    &catalogue::DATA_HOST_CPU,
+    &catalogue::FORWARD_HOST_CPU,
+    &catalogue::BACKWARD_HOST_CPU,
+    &catalogue::OPTIMIZER_HOST_CPU,
 ];
 
 static RUN_PARTS: [Part; 5] = [

@@ -173,6 +173,55 @@ fn the_peaks_on_a_timeline_are_those_of_their_windows() {
 }
 
 #[test]
+fn what_is_held_stands_against_what_tensors_take_where_either_changes() {
+    let gib = 1_073_741_824.0;
+    let mut source = Fake::gpu().source();
+    assert!(section(&[Fake::gpu().source()], "held").is_none());
+    let records = &mut source.records.records;
+    let mut give = |record: usize, name: &str, values: [Option<f64>; 3]| {
+        let values = values.map(|value| value.map(|value| value * gib));
+        records[record].series.insert(name.into(), values.into());
+    };
+    // A cell that grows, and one that does not.
+    give(0, "step_allocated_bytes", [Some(1.0), Some(2.0), Some(1.0)]);
+    give(0, "step_reserved_bytes", [Some(2.0), Some(3.0), Some(5.0)]);
+    give(1, "step_allocated_bytes", [Some(7.0); 3]);
+    let by_step = section(&[source.clone()], "held").unwrap();
+    for words in [
+        "reserved 2.000 GiB at first and 5.000 GiB at last, tensors at most 2.000 GiB",
+        ">4.000 GiB<",
+        "data-series=\"reserved by the allocator\"",
+        ">step</text>",
+    ] {
+        assert!(by_step.contains(words), "{words} in {by_step}");
+    }
+    assert!(!by_step.contains("7.000 GiB"), "{by_step}");
+    assert!(!by_step.contains("data-series=\"requests that wait\""));
+
+    // Served, the first batch last; the second request was rejected.
+    let records = &mut source.records.records;
+    let series = &mut records[0].series;
+    for (name, values) in [
+        ("done_seconds", [Some(0.5), None, Some(0.25)]),
+        ("waiting_requests", [Some(3.0), None, Some(6.0)]),
+    ] {
+        series.insert(name.into(), values.into());
+    }
+    series.insert(
+        "step_reserved_bytes".into(),
+        [Some(2.0 * gib), None, Some(5.0 * gib)].into(),
+    );
+    let by_time = section(&[source], "held").unwrap();
+    for words in [
+        "reserved 5.000 GiB at first and 2.000 GiB at last",
+        "data-series=\"requests that wait\"",
+        ">6<",
+    ] {
+        assert!(by_time.contains(words), "{words} in {by_time}");
+    }
+}
+
+#[test]
 fn a_limit_of_the_allocator_stands_above_what_is_outside_of_it() {
     let mut source = Fake::gpu().source();
     for record in &mut source.records.records {

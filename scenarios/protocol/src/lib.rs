@@ -43,7 +43,7 @@ pub use module::{MOST_MODULES, Module};
 pub use nccl::Nccl;
 pub use program::{program, set_program};
 pub use program_run::{EVENTS_VARIABLE, ProgramRun, RUN_VARIABLE, Until};
-pub use quantisation::{Fp8, Qat};
+pub use quantisation::{Fp8, Int8, Qat};
 pub use run_file::{Device, MOST_RANKS, RunFile, RunFileError, Snapshot, Steps};
 pub use text::ParseError;
 pub use trace::{TensorEvent, Trace, TracedRequest};

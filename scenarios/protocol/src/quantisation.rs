@@ -1,9 +1,9 @@
-//! Products in 8 bits: in FP8, or as inference in whole numbers will have them.
+//! Products in 8 bits: in FP8, in whole numbers, or as inference in whole numbers will have them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Precision, validity::Combination, variant::refuse_if};
+use crate::{Gradients, Precision, Task, validity::Combination, variant::refuse_if};
 
 /// How many values share a scale in the FP8 products of linear layers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +27,18 @@ impl Fp8 {
             Self::Row => Some((9, 0)),
         }
     }
+}
+
+/// In which whole numbers linear layers multiply.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Int8 {
+    /// In none: products are of the precision's type.
+    #[default]
+    None,
+    /// Of 8 bits: weights are rounded once, with a scale for each output, inputs in every product, with
+    /// a scale for each row.
+    Dynamic,
 }
 
 /// What training rounds to whole numbers of 8 bits, so that the model learns to bear it.
@@ -58,6 +70,46 @@ pub(crate) fn fp8(asked: &Combination<'_>) -> Result<(), String> {
     )
 }
 
+pub(crate) fn int8(asked: &Combination<'_>) -> Result<(), String> {
+    let variant = asked.variant;
+    if variant.int8 == Int8::None {
+        return Ok(());
+    }
+    refuse_if!(
+        asked.task == Task::Training,
+        "whole numbers have no gradient; use the task inference, generation or serving, or \
+         qat: int8 to train for them"
+    )?;
+    refuse_if!(
+        asked.model.is_convolutional(),
+        "{} has convolutions, and int8 is for linear layers; drop it",
+        asked.model
+    )?;
+    refuse_if!(
+        variant.gradients == Gradients::Tracked,
+        "whole numbers have no gradient; use gradients: no-grad or inference-mode"
+    )?;
+    let others = [
+        ("fp8", "both would round the same products"),
+        (
+            "lora_rank",
+            "adapters are added to weights that are not rounded",
+        ),
+    ];
+    of_one(asked, &others)
+}
+
+/// Refuses the first of these axes that is chosen.
+fn of_one(asked: &Combination<'_>, others: &[(&str, &str)]) -> Result<(), String> {
+    match others.iter().find(|(axis, _)| asked.is_chosen(axis)) {
+        Some((axis, why)) => Err(format!(
+            "{axis}={}: {why}; drop one of the two",
+            asked.value(axis)
+        )),
+        None => Ok(()),
+    }
+}
+
 pub(crate) fn qat(asked: &Combination<'_>) -> Result<(), String> {
     let variant = asked.variant;
     if variant.qat == Qat::None {
@@ -83,11 +135,5 @@ pub(crate) fn qat(asked: &Combination<'_>) -> Result<(), String> {
             "adapters are added to weights that are not rounded",
         ),
     ];
-    match others.into_iter().find(|(axis, _)| asked.is_chosen(axis)) {
-        Some((axis, why)) => Err(format!(
-            "{axis}={}: {why}; drop one of the two",
-            asked.value(axis)
-        )),
-        None => Ok(()),
-    }
+    of_one(asked, &others)
 }

@@ -793,16 +793,53 @@ mod tests {
                 r#"{"qat":"int8","fp8":"row","precision":"amp-bf16"}"#,
                 "qat",
             ),
+            (Model::BertBase, train, r#"{"int8":"dynamic"}"#, "int8"),
+            (
+                Model::Resnet50,
+                Task::Inference,
+                r#"{"int8":"dynamic"}"#,
+                "int8",
+            ),
+            (
+                Model::VitB16,
+                Task::Inference,
+                r#"{"int8":"dynamic","gradients":"tracked"}"#,
+                "int8",
+            ),
+            (
+                Model::VitB16,
+                Task::Inference,
+                r#"{"int8":"dynamic","fp8":"row","precision":"amp-bf16"}"#,
+                "int8",
+            ),
+            (
+                Model::LlamaTiny,
+                Task::Generation,
+                r#"{"int8":"dynamic","lora_rank":8}"#,
+                "int8",
+            ),
         ] {
             check_refused(model, task, gpu, variant, axis);
         }
-        for variant in [
-            r#"{"fp8":"tensor","precision":"amp-bf16","checkpointing":"every-2"}"#,
-            r#"{"fp8":"row","precision":"bf16","execution":"cuda-graph"}"#,
-            r#"{"qat":"int8","precision":"amp-bf16"}"#,
+        let serving = r#"{"int8":"dynamic","precision":"bf16","arrival_rate":10}"#;
+        for (task, variant) in [
+            (
+                train,
+                r#"{"fp8":"tensor","precision":"amp-bf16","checkpointing":"every-2"}"#,
+            ),
+            (
+                train,
+                r#"{"fp8":"row","precision":"bf16","execution":"cuda-graph"}"#,
+            ),
+            (train, r#"{"qat":"int8","precision":"amp-bf16"}"#),
+            (Task::Serving, serving),
+            (
+                Task::Inference,
+                r#"{"int8":"dynamic","precision":"amp-fp16","execution":"cuda-graph"}"#,
+            ),
         ] {
             let variant: Variant = serde_json::from_str(variant).unwrap();
-            assert_eq!(super::check(Model::BertBase, train, &variant, gpu), Ok(()));
+            assert_eq!(super::check(Model::BertBase, task, &variant, gpu), Ok(()));
             assert_eq!(Variant::of(&variant.axes()).unwrap(), variant);
         }
         assert!(serde_json::from_str::<Variant>(r#"{"fp8":"block"}"#).is_err());

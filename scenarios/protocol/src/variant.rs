@@ -10,7 +10,7 @@ use crate::{
     Allocator, Arrivals, Axes, Axis, Count, Device, InputKind, LengthRange, LoraTargets, Model,
     Nccl, Positive, Refusal, Task,
     axis::{Need, axes},
-    quantisation::{self, Fp8, Qat},
+    quantisation::{self, Fp8, Int8, Qat},
     text::{numbered, read_by, text_form},
     validity::Combination,
     volume,
@@ -21,6 +21,8 @@ axes! {
     precision: Precision { always: true, label: "{value}", rule: precision },
     /// How many values share a scale in the FP8 products of linear layers.
     fp8: Fp8 { rule: quantisation::fp8 },
+    /// In which whole numbers linear layers multiply.
+    int8: Int8 { rule: quantisation::int8 },
     /// What training rounds to whole numbers, as inference later will.
     qat: Qat { needs: &[Need::Training], rule: quantisation::qat },
     /// What is recomputed in backward.

@@ -179,13 +179,12 @@ impl Llama {
                 .collect::<Result<_>>()?
         };
         let norm = RmsNorm::new(model.at("norm"), width, EPS)?;
-        let head = (!size.tied).then(|| linear(scope.at("lm_head"), (width, words)));
-        let head = head.transpose()?.map(Linear::without_fp8);
+        let head = (!size.tied).then(|| linear(scope.at("lm_head").of_scores(), (width, words)));
         Ok(Self {
             embedding,
             layers: Blocks::new(layers),
             norm,
-            head,
+            head: head.transpose()?,
             decoder: scope.at("lm_head").module(),
             frequencies,
         })

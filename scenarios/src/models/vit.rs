@@ -107,7 +107,7 @@ impl Vit {
             patches,
             blocks: Blocks::new(blocks),
             norm: LayerNorm::new(scope.at("norm"), width, LAYER_NORM_EPS)?,
-            head: linear(scope.at("head"), (width, size.classes))?,
+            head: linear(scope.at("head").of_scores(), (width, size.classes))?,
         })
     }
 

@@ -3,7 +3,7 @@
 use libtorch::{Result, fp8};
 use tch::{Kind, Tensor};
 
-use super::{Init, Module, Rounding, Scope, rounding::FakeQuantised};
+use super::{Init, Module, Rounding, Scope, int8, rounding::FakeQuantised};
 
 /// `nn.Linear`: `[.., in]` to `[.., out]`, with or without bias.
 #[derive(Debug)]
@@ -12,8 +12,17 @@ pub struct Linear {
     weight: Tensor,
     bias: Option<Tensor>,
     adapter: Option<Adapter>,
-    fp8: Option<fp8::Scaling>,
-    quantised: Option<FakeQuantised>,
+    product: Product,
+}
+
+/// How a layer multiplies its input by its weight.
+#[derive(Debug)]
+enum Product {
+    Plain,
+    Fp8(fp8::Scaling),
+    /// The weight is whole numbers with these scales, `[1, out]`, and the result of this type.
+    Int8(Tensor, Kind),
+    Fake(FakeQuantised),
 }
 
 /// A low-rank addition to a layer's weight (Hu et al., «`LoRA`», 2021), as PEFT's `lora.Linear`.
@@ -36,28 +45,37 @@ impl Linear {
         weight: Init,
         bias: impl Into<Option<Init>>,
     ) -> Result<Self> {
-        let is_multiple = inputs % fp8::MULTIPLE == 0 && outputs % fp8::MULTIPLE == 0;
+        let is_multiple = |of: i64| inputs % of == 0 && outputs % of == 0;
+        let (module, shape) = (scope.module(), [outputs, inputs]);
+        let mut product = match FakeQuantised::new(&mut scope, outputs)? {
+            Some(quantised) => Product::Fake(quantised),
+            None => Product::Plain,
+        };
+        let weight = match scope.rounding() {
+            Rounding::Int8(kind) if is_multiple(int8::MULTIPLE) => {
+                let (weight, scales) = scope.int8_parameter("weight", &shape, weight)?;
+                product = Product::Int8(scales.f_view([1, outputs])?, kind);
+                weight
+            }
+            rounding => {
+                if let Rounding::Fp8(scaling) = rounding
+                    && is_multiple(fp8::MULTIPLE)
+                {
+                    product = Product::Fp8(scaling);
+                }
+                scope.parameter("weight", &shape, weight)?
+            }
+        };
         Ok(Self {
-            module: scope.module(),
-            quantised: FakeQuantised::new(&mut scope, outputs)?,
-            fp8: match scope.rounding() {
-                Rounding::Fp8(scaling) if is_multiple => Some(scaling),
-                _ => None,
-            },
-            weight: scope.parameter("weight", &[outputs, inputs], weight)?,
+            module,
+            weight,
+            product,
             bias: bias
                 .into()
                 .map(|init| scope.parameter("bias", &[outputs], init))
                 .transpose()?,
             adapter: None,
         })
-    }
-
-    /// The same with products of the precision's type, as scores are computed.
-    #[must_use]
-    pub fn without_fp8(mut self) -> Self {
-        self.fp8 = None;
-        self
     }
 
     /// Gives it an adapter of this rank, which begins as nothing.
@@ -84,13 +102,14 @@ impl Linear {
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _entered = self.module.enter();
         let bias = self.bias.as_ref();
-        let y = match (self.fp8, &self.quantised) {
-            (Some(scaling), _) => fp8::linear(x, &self.weight, bias, scaling)?,
-            (None, Some(quantised)) => {
+        let y = match &self.product {
+            Product::Plain => x.f_linear(&self.weight, bias)?,
+            Product::Fp8(scaling) => fp8::linear(x, &self.weight, bias, *scaling)?,
+            Product::Int8(scales, kind) => int8::linear(x, (&self.weight, scales), bias, *kind)?,
+            Product::Fake(quantised) => {
                 let (x, weight) = quantised.round(x, &self.weight)?;
                 x.f_linear(&weight, bias)?
             }
-            (None, None) => x.f_linear(&self.weight, bias)?,
         };
         let Some(Adapter { down, up }) = &self.adapter else {
             return Ok(y);

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod init;
+mod int8;
 mod layers;
 mod parameters;
 mod rounding;

@@ -9,7 +9,7 @@ use libtorch::{
 use protocol::MemoryFormat;
 use tch::{Device, Kind, Tensor};
 
-use super::{Init, Rounding, Stage, block_of};
+use super::{Init, Rounding, Stage, block_of, int8};
 
 /// Where and how parameters are made.
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +87,7 @@ impl Parameters {
             parameters: self,
             prefix: String::new(),
             is_tied: false,
+            is_scores: false,
         }
     }
 
@@ -124,7 +125,7 @@ impl Parameters {
         &self.buffers
     }
 
-    /// Tensors that are trained no more, with their names.
+    /// Tensors that are trained no more, and scales of whole numbers, with their names.
     pub fn frozen(&self) -> &[(String, Tensor)] {
         &self.frozen
     }
@@ -161,6 +162,7 @@ pub struct Scope<'a> {
     parameters: &'a mut Parameters,
     prefix: String,
     is_tied: bool,
+    is_scores: bool,
 }
 
 impl Scope<'_> {
@@ -170,6 +172,7 @@ impl Scope<'_> {
             prefix: format!("{}{name}.", self.prefix),
             parameters: self.parameters,
             is_tied: self.is_tied,
+            is_scores: self.is_scores,
         }
     }
 
@@ -177,6 +180,15 @@ impl Scope<'_> {
     #[must_use]
     pub fn tied(self, is_tied: bool) -> Self {
         Self { is_tied, ..self }
+    }
+
+    /// What is made here gives the model's scores, whose products are in 8 bits nowhere.
+    #[must_use]
+    pub fn of_scores(self) -> Self {
+        Self {
+            is_scores: true,
+            ..self
+        }
     }
 
     pub fn module(&mut self) -> Module {
@@ -206,6 +218,24 @@ impl Scope<'_> {
         }
         all.trained.push((name, tensor.shallow_clone()));
         Ok(tensor)
+    }
+
+    /// A matrix that no step changes, as whole numbers of 8 bits, and what each row was divided by.
+    pub fn int8_parameter(
+        &mut self,
+        name: &str,
+        shape: &[i64],
+        init: Init,
+    ) -> Result<(Tensor, Tensor)> {
+        // Its own place before a scratch one, as `make` has it.
+        let mut kept = Tensor::f_empty(shape, (Kind::Int8, self.device()))?;
+        let (rounded, scales) = int8::round(&self.make(shape, init)?)?;
+        kept.f_copy_(&rounded)?;
+        let (name, all) = (self.name(name), &mut *self.parameters);
+        let scales_name = format!("{name}_scale");
+        all.trained.push((name, kept.shallow_clone()));
+        all.frozen.push((scales_name, scales.shallow_clone()));
+        Ok((kept, scales))
     }
 
     /// Whether the stage has this one, the next of the model's in order.
@@ -242,7 +272,10 @@ impl Scope<'_> {
     }
 
     pub fn rounding(&self) -> Rounding {
-        self.parameters.placement.rounding
+        match self.parameters.placement.rounding {
+            Rounding::Fp8(_) | Rounding::Int8(_) if self.is_scores => Rounding::None,
+            rounding => rounding,
+        }
     }
 
     pub fn fills(&self) -> bool {

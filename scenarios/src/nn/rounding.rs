@@ -1,7 +1,7 @@
-//! Products in 8 bits: in FP8, or rounded as inference in whole numbers will have them.
+//! Products in 8 bits: in FP8, in whole numbers, or rounded as inference in whole numbers will have them.
 
 use libtorch::{Result, fp8::Scaling};
-use protocol::{Fp8, Qat, Variant};
+use protocol::{Fp8, Int8, Precision, Qat, Variant};
 use tch::{Kind, Tensor};
 
 use super::Scope;
@@ -13,17 +13,24 @@ pub enum Rounding {
     None,
     /// FP8, of linear layers alone.
     Fp8(Scaling),
+    /// Whole numbers of 8 bits, of linear layers alone, whose products are of this type.
+    Int8(Kind),
     /// Whole numbers of 8 bits, whose values stay what they stand for.
-    Int8,
+    Fake,
 }
 
 impl Rounding {
     pub fn of(variant: &Variant) -> Self {
-        match (variant.fp8, variant.qat) {
-            (Fp8::Tensor, _) => Self::Fp8(Scaling::Tensor),
-            (Fp8::Row, _) => Self::Fp8(Scaling::Row),
-            (Fp8::None, Qat::Int8) => Self::Int8,
-            (Fp8::None, Qat::None) => Self::None,
+        match (variant.fp8, variant.int8, variant.qat) {
+            (Fp8::Tensor, ..) => Self::Fp8(Scaling::Tensor),
+            (Fp8::Row, ..) => Self::Fp8(Scaling::Row),
+            (Fp8::None, Int8::Dynamic, _) => Self::Int8(match variant.precision {
+                Precision::Fp32 | Precision::Tf32 => Kind::Float,
+                Precision::AmpFp16 => Kind::Half,
+                Precision::AmpBf16 | Precision::Bf16 => Kind::BFloat16,
+            }),
+            (Fp8::None, Int8::None, Qat::Int8) => Self::Fake,
+            (Fp8::None, Int8::None, Qat::None) => Self::None,
         }
     }
 }
@@ -52,7 +59,7 @@ const NEW_SHARE: f64 = 0.01;
 impl FakeQuantised {
     /// For a layer of so many outputs; `None` where nothing is rounded to whole numbers.
     pub(super) fn new(scope: &mut Scope<'_>, outputs: i64) -> Result<Option<Self>> {
-        if scope.rounding() != Rounding::Int8 {
+        if scope.rounding() != Rounding::Fake {
             return Ok(None);
         }
         Ok(Some(Self {

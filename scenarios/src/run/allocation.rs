@@ -61,27 +61,17 @@ impl<W: Write> Run<'_, W> {
                     made => made?,
                 }
                 device::synchronize(file.device)?;
-                steps.push((began.elapsed().as_secs_f64(), run.meter.held()?));
+                steps.push(began.elapsed().as_secs_f64());
                 run.empty_cache(step)?;
-                run.note_allocated(step as usize)?;
+                run.note_held(step as usize)?;
                 run.results.heartbeat(step + 1)?;
             }
             Ok(())
         })?;
-        let seconds: f64 = steps.iter().map(|(seconds, _)| seconds).sum();
+        let seconds: f64 = steps.iter().sum();
         let in_steps = steps.len() as f64 * f64::from(count);
-        for (index, (seconds, held)) in (0..).zip(steps) {
-            let reserved = held.map(|held| held.reserved_bytes as f64);
-            let splits = held.and_then(|held| held.inactive_split_bytes);
-            let values = [
-                ("step_seconds", Some(seconds)),
-                ("step_reserved_bytes", reserved),
-                (
-                    "step_inactive_split_bytes",
-                    splits.map(|bytes| bytes as f64),
-                ),
-            ];
-            self.write_step(index, values, Values::new())?;
+        for (index, seconds) in (0..).zip(steps) {
+            self.write_step(index, [("step_seconds", Some(seconds))], Values::new())?;
         }
         self.tear_down(maker.live)?;
         Ok(Summary {

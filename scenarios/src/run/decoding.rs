@@ -151,7 +151,7 @@ impl<W: Write> Decoder for Places<'_, '_, W> {
         self.all.fixed.set(place, None)?;
         self.run.empty_cache(self.answered)?;
         self.answered += 1;
-        self.run.note_allocated(request)?;
+        self.run.note_held(request)?;
         let most = self.run.file.steps.measured;
         self.run.results.heartbeat(self.answered.min(most))
     }

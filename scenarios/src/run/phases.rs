@@ -44,8 +44,9 @@ pub(super) struct Run<'a, W> {
     pub(super) group: Option<ProcessGroup>,
     /// Ranks that exchange nothing, and measure at the same time.
     replicas: Option<ProcessGroup>,
-    /// Bytes in tensors after each measured step; of serving `None` for a rejected request.
-    pub(super) allocated: Vec<Option<f64>>,
+    /// What memory held after each measured step, under the names of its series; of serving nothing
+    /// for a rejected request.
+    pub(super) held: Vec<Values>,
     /// Of the gradients of the first warm-up steps, where runs are deterministic.
     pub(super) digests: Values,
 }
@@ -128,7 +129,7 @@ impl<'a, W: Write> Run<'a, W> {
             ranks: None,
             group: None,
             replicas: None,
-            allocated: Vec::new(),
+            held: Vec::new(),
             digests: Values::new(),
         }
     }
@@ -157,10 +158,12 @@ impl<'a, W: Write> Run<'a, W> {
         let mut summary = self.measure(&mut bench)?;
         // Their losses are nobody's, as those of steps that time alone asked for.
         let place = self.warmup_steps();
-        self.profile(|step| {
+        let inside = self.inside(&bench);
+        let busy = self.profile(inside, |step, observer| {
             let length = bench.lengths.map(|lengths| lengths.measured(step));
-            bench.step(place, length, &mut Unobserved)
+            bench.step(place, length, observer)
         })?;
+        summary.parts.extend(busy);
 
         if self.file.steps.calibrate {
             summary.exchange = self.time_without_exchange(&mut bench, &summary)?;
@@ -296,7 +299,7 @@ impl<'a, W: Write> Run<'a, W> {
     ) -> Result<(), Error> {
         for step in 0..self.file.steps.measured {
             take(self, step)?;
-            self.note_allocated(step as usize)?;
+            self.note_held(step as usize)?;
             self.results.heartbeat(step + 1)?;
         }
         Ok(())
@@ -310,26 +313,25 @@ impl<'a, W: Write> Run<'a, W> {
         Ok(())
     }
 
-    /// Notes what is allocated after this step.
-    pub(super) fn note_allocated(&mut self, step: usize) -> Result<(), Error> {
-        if self.allocated.len() <= step {
-            self.allocated.resize(step + 1, None);
+    /// Notes what memory holds after this step.
+    pub(super) fn note_held(&mut self, step: usize) -> Result<(), Error> {
+        if self.held.len() <= step {
+            self.held.resize(step + 1, Values::new());
         }
-        self.allocated[step] = Some(self.meter.allocated()? as f64);
+        self.held[step] = self.meter.after_step()?;
         Ok(())
     }
 
-    /// Writes a measured step, with what was allocated after it.
+    /// Writes a measured step, with what memory held after it.
     pub(super) fn write_step<const N: usize>(
         &mut self,
         index: u32,
         values: [(&str, Option<f64>); N],
         mut more: Values,
     ) -> Result<(), Error> {
-        let allocated = self.allocated.get(index as usize).copied().flatten();
         let values = values.into_iter();
-        let values = values.chain([("step_allocated_bytes", allocated)]);
         more.extend(values.filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        more.extend(self.held.get(index as usize).cloned().unwrap_or_default());
         let values = more;
         self.results.write(&Event::Step(Step { index, values }))
     }
@@ -379,18 +381,23 @@ impl<'a, W: Write> Run<'a, W> {
         self.results.end()
     }
 
+    /// What is timed within steps; forward and backward of a pipeline take no turns.
+    fn inside(&self, bench: &Bench) -> Option<Inside> {
+        let file = self.file;
+        let has_parts = file.steps.parts
+            && file.task == Task::Training
+            && !bench.work.is_stage()
+            && file.variant.execution == Execution::Eager;
+        has_parts.then(|| Inside {
+            micro_batches: bench.work.accumulation(),
+            data: bench.loader.is_some(),
+        })
+    }
+
     fn measure(&mut self, bench: &mut Bench) -> Result<Summary, Error> {
         let file = self.file;
         let first = self.first_measured();
-        // Forward and backward of a pipeline take no turns.
-        let parts = (file.steps.parts
-            && file.task == Task::Training
-            && !bench.work.is_stage()
-            && file.variant.execution == Execution::Eager)
-            .then(|| Inside {
-                micro_batches: bench.work.accumulation(),
-                data: bench.loader.is_some(),
-            });
+        let parts = self.inside(bench);
         let mut watch = StepWatch::new(file.steps.measured as usize, parts, self.place)?;
         let moved_before = bench.work.moved().map(|(moved, _)| moved);
         let (loader, measured) = self.measured(|run| {
@@ -441,6 +448,7 @@ impl<'a, W: Write> Run<'a, W> {
             throughput_tokens_per_second: tokens.map(|tokens| tokens / measured.measured_seconds),
             model_flops_per_sample: Some(self.flops_per_sample(bench)),
             data_wait_ratio: data_wait(&laps),
+            parts: watch.host_loads(),
             loader,
             first_loss: steps.first().copied(),
             last_loss: steps.last().copied(),

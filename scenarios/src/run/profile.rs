@@ -7,43 +7,133 @@ use std::{
 };
 
 use libtorch::profiler::{Profiled, Profiler};
-use protocol::{Event, Kernel, Phase};
+use protocol::{Event, Kernel, Phase, Values};
+use tch::{Kind, Tensor};
 
 use super::phases::Run;
-use crate::{Error, device};
+use crate::{
+    Error, device,
+    stopwatch::{Inside, part_ratios},
+    training::Observer,
+};
 
 /// Kernels that have a line of their own.
 const MOST: usize = 200;
 
 impl<W: Write> Run<'_, W> {
-    /// Takes the profiled steps, where some are asked for, and writes their kernels. A profiler
-    /// that does not work yields none.
+    /// Takes the profiled steps, where some are asked for, writes their kernels, and returns how busy
+    /// a GPU was in each part of theirs, where they have parts. A profiler that does not work yields
+    /// none.
     pub(super) fn profile(
         &mut self,
-        mut take: impl FnMut(u32) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let steps = self.file.steps.profiled;
+        inside: Option<Inside>,
+        mut take: impl FnMut(u32, &mut dyn Observer) -> Result<(), Error>,
+    ) -> Result<Values, Error> {
+        let (steps, mut busy) = (self.file.steps.profiled, Values::new());
         if steps == 0 {
-            return Ok(());
+            return Ok(busy);
         }
         self.results.begin(Phase::Profile, Instant::now())?;
         let cuda = self.file.device.is_cuda();
+        let inside = inside.filter(|_| cuda);
+        let mut marks = GpuMarks::new(inside, self.place)?;
         let profiler = Profiler::begin(cuda);
+        marks.mark()?;
         for step in 0..steps {
-            take(step)?;
+            take(step, &mut marks)?;
+            marks.mark()?;
             self.results.heartbeat(step + 1)?;
         }
         device::synchronize(self.file.device)?;
         match profiler.and_then(Profiler::end) {
-            Ok(all) => {
+            Ok(mut all) => {
+                if let Some(inside) = inside {
+                    busy = busy_parts(&mut all, inside, steps as usize);
+                }
                 for kernel in kernels(all, cuda, steps) {
                     self.results.write(&Event::Kernel(kernel))?;
                 }
             }
             Err(error) => crate::log(format_args!("no kernels: {error}")),
         }
-        self.results.end()
+        self.results.end()?;
+        Ok(busy)
     }
+}
+
+/// Kernels between the parts of a step, of a kind that no model has: a profiler sees them in the
+/// stream, where the parts themselves are.
+struct GpuMarks {
+    inside: Option<Inside>,
+    scratch: Tensor,
+}
+
+/// What the name of such a kernel has in it.
+const MARK: &str = "heaviside";
+
+impl GpuMarks {
+    fn new(inside: Option<Inside>, place: tch::Device) -> Result<Self, Error> {
+        let scratch = Tensor::f_zeros([1], (Kind::Float, place))?;
+        Ok(Self { inside, scratch })
+    }
+
+    fn mark(&mut self) -> libtorch::Result<()> {
+        if self.inside.is_some() {
+            let values = self.scratch.shallow_clone();
+            let _ = self.scratch.f_heaviside_(&values)?;
+        }
+        Ok(())
+    }
+}
+
+impl Observer for GpuMarks {
+    fn data(&mut self, _: usize) -> libtorch::Result<()> {
+        match self.inside {
+            Some(inside) if inside.data => self.mark(),
+            _ => Ok(()),
+        }
+    }
+
+    fn forward(&mut self, _: usize) -> libtorch::Result<()> {
+        self.mark()
+    }
+
+    fn backward(&mut self, _: usize) -> libtorch::Result<()> {
+        self.mark()
+    }
+}
+
+/// The share of each part in which a kernel ran, and `all` without the marks. Copies count for none,
+/// as in NVML's utilisation.
+fn busy_parts(all: &mut Vec<Profiled>, inside: Inside, steps: usize) -> Values {
+    let marks = all.extract_if(.., |one| one.is_on_gpu && one.name.contains(MARK));
+    let mut marks: Vec<Profiled> = marks.collect();
+    let expected = steps * (inside.marks() + 1) + 1;
+    if marks.len() != expected {
+        let found = marks.len();
+        crate::log(format_args!("{found} marks among kernels, not {expected}"));
+        return Values::new();
+    }
+    marks.sort_by_key(|mark| mark.began);
+    let is_kernel = |one: &&Profiled| one.is_on_gpu && !one.name.starts_with("Mem");
+    let kernels = all.iter().filter(is_kernel);
+    let mut kernels: Vec<(u64, u64)> = kernels
+        .map(|one| (one.began, one.began + one.took))
+        .collect();
+    kernels.sort_unstable();
+    // From one mark's end to the next one's beginning.
+    let spans = marks.windows(2).map(|pair| {
+        let (from, to) = (pair[0].began + pair[0].took, pair[1].began);
+        let mut busy = 0;
+        let mut until = from;
+        for &(began, ended) in &kernels {
+            let (began, ended) = (began.max(until), ended.min(to));
+            busy += ended.saturating_sub(began);
+            until = until.max(ended);
+        }
+        [to.saturating_sub(from) as f64, busy as f64]
+    });
+    part_ratios(spans, (inside.marks(), inside.data), "gpu_busy_ratio")
 }
 
 /// What each of them takes of one of so many steps, the longest first.
@@ -155,6 +245,44 @@ mod tests {
             ("other thread", 0.5, 10.0),
         ];
         assert_eq!(found, expect);
+    }
+
+    #[test]
+    fn a_gpu_is_busy_where_a_kernel_runs_between_the_marks() {
+        let on_gpu = |name: &str, began, took| Profiled {
+            is_on_gpu: true,
+            ..ran(name, 0, began, took)
+        };
+        let mark = |began| on_gpu("void at::native::heaviside_kernel_cuda", began, 10);
+        let mut all = vec![
+            // Two steps of forward, backward and optimizer: 100, 200 and 100 each.
+            mark(0),
+            mark(110),
+            mark(320),
+            mark(430),
+            mark(540),
+            mark(750),
+            mark(860),
+            // Overlapping, half of forward; a copy, which counts for none.
+            on_gpu("gemm", 20, 40),
+            on_gpu("relu", 30, 40),
+            on_gpu("Memcpy HtoD", 70, 40),
+            // All of backward, over its end into the optimizer.
+            on_gpu("gemm", 120, 250),
+            ran("cudaLaunchKernel", 1, 0, 900),
+            // Of the second step a quarter of backward alone.
+            on_gpu("gemm", 600, 50),
+        ];
+        let inside = Inside {
+            micro_batches: 1,
+            data: false,
+        };
+        let busy = busy_parts(&mut all, inside, 2);
+        let expected = [("forward", 0.25), ("backward", 0.625), ("optimizer", 0.2)];
+        let expected = expected.map(|(part, ratio)| (format!("{part}_gpu_busy_ratio"), ratio));
+        assert_eq!(busy, Values::from(expected));
+        assert!(all.iter().all(|one| !one.name.contains(MARK)), "{all:?}");
+        assert_eq!(busy_parts(&mut all, inside, 2), Values::new(), "no marks");
     }
 
     #[test]

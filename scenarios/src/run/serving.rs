@@ -131,7 +131,7 @@ impl<W: Write> Run<'_, W> {
 
         let mut summary = self.measure_serving(&mut server, rate)?;
         summary.warmup_steps = warmup;
-        self.profile(|_| server.answer_most(file))?;
+        self.profile(None, |_, _| server.answer_most(file))?;
         self.tear_down((server.bench, server.decoding))?;
         Ok(summary)
     }
@@ -165,7 +165,7 @@ impl<W: Write> Run<'_, W> {
     ) -> Result<Window, Error> {
         let (file, variant) = (self.file, &self.file.variant);
         // Of an earlier window, whose rejected requests are others.
-        self.allocated.clear();
+        self.held.clear();
         let policy = Policy {
             batch: variant.batch.get() as usize,
             longest_wait: Duration::from_millis(
@@ -196,7 +196,7 @@ impl<W: Write> Run<'_, W> {
             batches += 1;
             self.empty_cache(batches - 1)?;
             for &request in requests {
-                self.note_allocated(request)?;
+                self.note_held(request)?;
             }
             let last = requests.last().map_or(0, |&last| number(last));
             // A search takes as many as it needs.
@@ -282,6 +282,11 @@ impl<W: Write> Run<'_, W> {
                 ("token_seconds", seconds(request.token())),
                 ("answer_tokens", several.map(|answer| answer.tokens.into())),
                 ("queue_seconds", seconds(request.queued())),
+                ("done_seconds", seconds(answer.map(|answer| answer.done))),
+                (
+                    "waiting_requests",
+                    answer.map(|answer| answer.waiting as f64),
+                ),
                 ("batch_requests", answer.map(|answer| answer.batch as f64)),
                 ("rejected", answer.is_none().then_some(1.0)),
                 (

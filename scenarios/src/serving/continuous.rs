@@ -50,6 +50,7 @@ pub fn decode<D: Decoder>(
         let free = places.iter().position(Option::is_none);
         if let (Some(place), Some(&number)) = (free, all.waiting.front()) {
             all.waiting.pop_front();
+            let waiting = all.waiting.len();
             decoder.read(place, number)?;
             let first = clock.now();
             let tokens = tokens(number);
@@ -60,6 +61,7 @@ pub fn decode<D: Decoder>(
                     first,
                     done: first,
                     batch: busy + 1,
+                    waiting,
                     tokens,
                 },
                 left: tokens.saturating_sub(1),

@@ -66,6 +66,8 @@ pub struct Answer {
     pub done: Duration,
     /// Requests that were at work when it began, with itself.
     pub batch: usize,
+    /// Requests that waited then, beside those that began with it.
+    pub waiting: usize,
     pub tokens: u32,
 }
 
@@ -206,6 +208,7 @@ pub fn serve<E>(
             first: done,
             done,
             batch: taken,
+            waiting: all.waiting.len(),
             tokens: 1,
         };
         for number in batch {
@@ -286,6 +289,7 @@ mod tests {
                 began: ms(began),
                 done: ms(done),
                 batch,
+                waiting: 0,
             })
         });
         let got = window.requests.iter().map(|request| request.answer);
@@ -320,6 +324,9 @@ mod tests {
         let latencies: Vec<_> = window.requests.iter().map(Request::latency).collect();
         let expected = [1000, 995, 985, 980, 970, 965].map(|time| Some(ms(time)));
         assert_eq!(latencies, expected);
+        let answers = window.requests.iter().filter_map(|request| request.answer);
+        let waiting: Vec<usize> = answers.map(|answer| answer.waiting).collect();
+        assert_eq!(waiting, [0, 3, 3, 1, 1, 0]);
         let queued = window.requests[5].queued();
         assert_eq!((window.deepest, queued), (5, Some(ms(960))));
     }

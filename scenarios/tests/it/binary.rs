@@ -103,6 +103,15 @@ fn check(model: Model, task: Task, variant: &str, effective_batch: u32) -> Value
         }
     }
     assert_eq!(values.get("last_loss"), steps[2].values.get("loss"));
+    for part in ["forward", "backward", "optimizer"] {
+        let load = values.get(&format!("{part}_host_cpu_ratio"));
+        assert_eq!(load.is_some(), trains, "{part}");
+        // On one thread, and the one of backward.
+        assert!(
+            load.is_none_or(|load| (0.0..=2.5).contains(load)),
+            "{load:?}"
+        );
+    }
 
     let peak = of("peak_allocated_bytes");
     close(of("parameter_bytes"), 4.0 * of("parameters_count"));
@@ -382,6 +391,9 @@ fn every_tiny_model_serves_requests() {
             let (latency, queued) = (request["latency_seconds"], request["queue_seconds"]);
             assert!(0.0 <= queued && queued < latency, "{request:?}");
             assert!((1.0..=4.0).contains(&request["batch_requests"]));
+            assert!((0.0..80.0).contains(&request["waiting_requests"]));
+            let done = request["done_seconds"];
+            assert!(latency <= done && done <= of("measured_seconds").unwrap());
             let length = request.get("sequence_length_tokens");
             assert_eq!(length.is_some(), model == Model::BertTiny);
             assert!(length.is_none_or(|length| (8.0..=32.0).contains(length)));

@@ -1,10 +1,17 @@
-//! Training whose products are in 8 bits.
+//! Models whose products are in 8 bits.
 
 use protocol::{Model, Task};
-use scenario::training::{StepLog, Unobserved};
-use tch::Device;
+use scenario::{
+    models,
+    nn::{Pass, bytes},
+    training::{StepLog, Unobserved},
+};
+use tch::{Device, Kind, Tensor};
 
-use crate::support::{alone, batches, variant, work};
+use crate::{
+    binary::{finished, run_file},
+    support::{alone, batches, placement, variant, work},
+};
 
 /// The losses of so many steps, and the casts to FP8 of the last.
 fn trained(model: Model, more: &str, steps: u32) -> (Vec<f64>, u64) {
@@ -144,4 +151,69 @@ fn what_is_rounded_takes_256_values_at_most() {
     let expected = up.maximum(&(buffer("conv1.weight_fake_quant.min_val") / -128.0));
     let off = (scale - expected).abs().max().double_value(&[]);
     assert!(off < 1e-6, "{off}");
+}
+
+#[test]
+fn weights_of_whole_numbers_take_a_byte_and_give_nearly_the_same_scores() {
+    let _turn = alone();
+    // Of a layer of BERT 6, and the head's transform; of ViT 4, of Llama 7. Scores, embeddings and
+    // attention stay as they are.
+    for (model, layers) in [
+        (Model::BertTiny, 2 * 6 + 1),
+        (Model::VitTiny, 2 * 4),
+        (Model::LlamaTiny, 2 * 7),
+    ] {
+        let variants = ["none", "dynamic"].map(|of| variant(&format!(r#"{{"int8":"{of}"}}"#)));
+        let [plain, rounded] = variants.each_ref().map(|variant| {
+            libtorch::seed(5).unwrap();
+            models::build(model, placement(variant, true)).unwrap()
+        });
+        assert_eq!(plain.parameters.count(), rounded.parameters.count());
+        let all = rounded
+            .parameters
+            .trained()
+            .iter()
+            .map(|(_, tensor)| tensor);
+        let whole: Vec<&Tensor> = all.filter(|tensor| tensor.kind() == Kind::Int8).collect();
+        assert_eq!(whole.len(), layers, "{model}");
+        // A byte in place of four, and a scale of four for each row.
+        let values: u64 = whole.iter().map(|tensor| bytes(tensor)).sum();
+        let rows: i64 = whole.iter().map(|tensor| tensor.size()[0]).sum();
+        let saved = plain.parameters.bytes() - rounded.parameters.bytes();
+        assert_eq!(saved, 3 * values - 4 * u64::try_from(rows).unwrap());
+        let input = &batches(model, &variants[0], 1)[0].input;
+        let scores = [&plain, &rounded].map(|built| {
+            let forward = || built.network.forward(input, Pass::default()).unwrap();
+            tch::no_grad(forward)
+        });
+        let off = (&scores[1] - &scores[0]).norm() / scores[0].norm();
+        let off = off.double_value(&[]);
+        assert!((1e-4..0.05).contains(&off), "{model}: {off}");
+    }
+}
+
+#[test]
+fn whole_numbers_infer_generate_and_serve() {
+    let _turn = alone();
+    for precision in ["fp32", "amp-bf16", "bf16"] {
+        for (task, more) in [
+            (Task::Inference, ""),
+            (Task::Generation, r#","new_tokens":4"#),
+            (Task::Serving, r#","new_tokens":4,"arrival_rate":400"#),
+        ] {
+            let run = |int8: &str| {
+                let of = format!(
+                    r#"{{"precision":"{precision}","int8":"{int8}","batch":2,"sequence_length":16{more}}}"#
+                );
+                finished(&run_file(Model::LlamaTiny, task, &of)).0
+            };
+            let [plain, rounded] = ["none", "dynamic"].map(run);
+            let of = |name: &str| (plain[name], rounded[name]);
+            let (count, same) = of("parameters_count");
+            assert!((count - same).abs() < 1e-9, "{task}: {count} {same}");
+            let (most, least) = of("parameter_bytes");
+            // Some half of the tiny model's values are its words.
+            assert!(least < 0.85 * most, "{precision} {task}: {least} {most}");
+        }
+    }
 }
