@@ -51,6 +51,7 @@ pub mod source {
     pub const KERNEL: &str = "kernel";
     pub const COUNTER: &str = "workload";
     pub const IMAGE: &str = "the image's layers";
+    pub const REGISTRY: &str = "the engine, while it pulls";
 }
 
 /// What a comparison does with a metric.

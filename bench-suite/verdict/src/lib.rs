@@ -6,6 +6,7 @@
 //! and gates read.
 
 mod claims;
+mod cold_start;
 mod compare;
 mod environment;
 mod error;

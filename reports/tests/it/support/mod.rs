@@ -181,6 +181,7 @@ impl Fake {
                     base: Some("debian bookworm, extracted".into()),
                     size_bytes: Some(3_662_000_000),
                     load_seconds: None,
+                    pull_bytes: None,
                     loaded_bytes: None,
                     layers: vec![
                         ("base: Debian bookworm".into(), 18_700_000),
