@@ -41,11 +41,32 @@ pub async fn fetch_base(image: &Image, engine: &Engine, cache: &Cache) -> Result
         Some(id) => id,
         None => pull(engine, reference, cache, NO_REGISTRY).await?.0,
     };
+    save_to(&place, engine, &id, cache).await
+}
+
+/// The archive of an image that the engine has, or pulls by a digest, by its reference or ID; kept in
+/// the cache, by its ID.
+///
+/// # Errors
+/// [`Error::Input`] for an image that the engine lacks and that no digest names,
+/// [`Error::Trouble`] for one that it cannot pull.
+pub async fn saved_image(engine: &Engine, reference: &str, cache: &Cache) -> Result<PathBuf> {
+    let unpinned = "; build or pull it first, or give the archive that `docker save` writes";
+    let next = "Where no registry can be reached, give the archive that `docker save` writes";
+    let (id, _) = find_or_pull(engine, reference, cache, next, unpinned).await?;
+    let place = saved_place(&id, cache);
+    if !place.is_file() {
+        save_to(&place, engine, &id, cache).await?;
+    }
+    Ok(place)
+}
+
+async fn save_to(place: &Path, engine: &Engine, id: &str, cache: &Cache) -> Result<()> {
     let scratch = cache.scratch()?;
     let aside = scratch.path().join("image.tar");
-    let meter = cache.start(Action::Save, reference, None);
-    save(engine, &id, &aside, meter).await?;
-    fs::rename(&aside, &place).map_err(at(&place))
+    let meter = cache.start(Action::Save, id, None);
+    save(engine, id, &aside, meter).await?;
+    fs::rename(&aside, place).map_err(at(place))
 }
 
 /// The ID of an image that the engine has, by a digest of its manifest (as registries know it) or

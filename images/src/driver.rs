@@ -1,0 +1,591 @@
+//! Whether an image would start on a version of the NVIDIA driver, by what lies in its layers.
+
+use std::{collections::BTreeSet, fmt, io, path::Path, str::FromStr};
+
+use crate::{
+    GpuArchitecture, Result,
+    base::{archive::archive, filesystem::Filesystem},
+    error::at,
+    slim::{self, GpuCode},
+    store::Cache,
+};
+
+/// A version with as many parts as are known: `12.4`, `570`, `570.86.10`. Two are compared in the
+/// parts that both have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version(Vec<u32>);
+
+impl FromStr for Version {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts: Option<Vec<u32>> = text.split('.').map(|part| part.parse().ok()).collect();
+        let wrong = || format!("`{text}` is no version; expected one such as 570 or 570.86.10");
+        parts.map(Self).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<String> = self.0.iter().map(u32::to_string).collect();
+        f.write_str(&parts.join("."))
+    }
+}
+
+impl Version {
+    fn is_at_least(&self, other: &[u32]) -> bool {
+        let known = self.0.len().min(other.len());
+        self.0[..known] >= other[..known]
+    }
+
+    /// The CUDA of `12.4.127`: 12.4.
+    fn cuda(text: &str) -> Option<Self> {
+        let mut version: Self = text.parse().ok()?;
+        version.0.truncate(2);
+        Some(version)
+    }
+
+    /// The newest CUDA that this driver has; `None` before CUDA 11.
+    fn newest_cuda(&self) -> Option<Self> {
+        let mut known = DRIVERS.iter();
+        let found = known.find(|(_, driver)| self.is_at_least(driver))?;
+        Some(Self(found.0.into()))
+    }
+}
+
+/// CUDA and the driver that comes with it on Linux, newest first: *CUDA Toolkit and Corresponding
+/// Driver Versions* in NVIDIA's CUDA release notes.
+const DRIVERS: [([u32; 2], [u32; 2]); 22] = [
+    ([13, 3], [610, 43]),
+    ([13, 2], [595, 45]),
+    ([13, 1], [590, 44]),
+    ([13, 0], [580, 65]),
+    ([12, 9], [575, 51]),
+    ([12, 8], [570, 26]),
+    ([12, 6], [560, 28]),
+    ([12, 5], [555, 42]),
+    ([12, 4], [550, 54]),
+    ([12, 3], [545, 23]),
+    ([12, 2], [535, 54]),
+    ([12, 1], [530, 30]),
+    ([12, 0], [525, 60]),
+    ([11, 8], [520, 61]),
+    ([11, 7], [515, 43]),
+    ([11, 6], [510, 39]),
+    ([11, 5], [495, 29]),
+    ([11, 4], [470, 42]),
+    ([11, 3], [465, 19]),
+    ([11, 2], [460, 27]),
+    ([11, 1], [455, 23]),
+    ([11, 0], [450, 36]),
+];
+
+/// The oldest driver that starts any CUDA of a major version: *Minor Version Compatibility* in
+/// NVIDIA's CUDA Compatibility.
+const OLDEST: [(u32, [u32; 2]); 3] = [(13, [580, 65]), (12, [525, 60]), (11, [450, 80])];
+
+/// What one look at an image came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriverCheck {
+    /// What was looked at, such as `compat libraries`.
+    pub what: &'static str,
+    /// Whether the image starts, as far as this is concerned.
+    pub starts: bool,
+    /// What was found, what happens, and what to do.
+    pub found: String,
+}
+
+impl DriverCheck {
+    fn of(what: &'static str, starts: bool, found: impl Into<String>) -> Self {
+        let found = found.into();
+        Self {
+            what,
+            starts,
+            found,
+        }
+    }
+}
+
+/// What would happen to an image, an archive as `docker save` writes it, on a driver, and on a GPU
+/// where one is named. Nothing of it is run; of a library no more is read than its code for GPUs.
+///
+/// # Errors
+/// [`crate::Error::Input`] for what is no archive of an image.
+pub fn check_driver(
+    file: &Path,
+    driver: &Version,
+    gpu: Option<GpuArchitecture>,
+    cache: &Cache,
+) -> Result<Vec<DriverCheck>> {
+    let ready = archive(file, cache)?;
+    let layers = Layers {
+        files: ready.filesystem()?,
+        environment: ready.environment,
+    };
+    layers.check(driver, gpu).map_err(at(file))
+}
+
+/// An image as its layers show it.
+struct Layers {
+    files: Filesystem,
+    environment: Vec<String>,
+}
+
+/// The user's part of a driver that an image brings.
+struct Compat {
+    version: Version,
+    /// The folder, or what has the loader find it first.
+    from: String,
+    is_first: bool,
+}
+
+impl Layers {
+    fn check(
+        &self,
+        driver: &Version,
+        gpu: Option<GpuArchitecture>,
+    ) -> io::Result<Vec<DriverCheck>> {
+        let Some((cuda, from)) = self.cuda() else {
+            let none = "none in the image, which starts on any driver, on the CPU";
+            return Ok(vec![DriverCheck::of("CUDA", true, none)]);
+        };
+        let compat = self.compat();
+        let first = compat.as_ref().filter(|compat| compat.is_first);
+        let newest = driver.newest_cuda();
+        // Compat libraries bring a compiler of PTX that is as new as their CUDA.
+        let compiles = newest.is_some_and(|newest| newest.is_at_least(&cuda.0)) || first.is_some();
+        let mut checks = vec![started(&cuda, from, driver, first)];
+        checks.extend(compat.map(|compat| compatible(driver, &compat)));
+        checks.extend(self.required(driver));
+        checks.push(with_code(&self.gpu_code()?, gpu, compiles));
+        Ok(checks)
+    }
+
+    fn variable(&self, name: &str) -> Option<&str> {
+        let mut values = self.environment.iter().rev();
+        values.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// A small text; anything may lie at a path of somebody else's image.
+    fn text(&self, path: &str) -> Option<String> {
+        const LONGEST: u64 = 1 << 20;
+        let file = self.files.file(path)?;
+        let bytes = (file.size_bytes <= LONGEST).then(|| file.bytes().ok())??;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// The image's CUDA, and what says so. PyTorch's word counts first: an image may have a second
+    /// CUDA.
+    fn cuda(&self) -> Option<(Version, &'static str)> {
+        let of_torch = || {
+            let mut paths = self.files.paths();
+            let text = self.text(paths.find(|path| path.ends_with("/torch/version.py"))?)?;
+            let line = text.lines().find(|line| line.starts_with("cuda"))?;
+            Version::cuda(line.split(['\'', '"']).nth(1)?)
+        };
+        let of_package = || {
+            self.files.paths().find_map(|path| {
+                let (_, rest) = path.split_once("/nvidia_cuda_runtime")?;
+                Version::cuda(rest.split_once('-')?.1.split_once(".dist-info")?.0)
+            })
+        };
+        let of_library = || {
+            let names = self.files.paths().map(|path| path.rsplit('/').next());
+            let names = names.flatten().filter(|name| name.starts_with("libcudart"));
+            let versions = names.filter_map(|name| Version::cuda(name.split_once(".so.")?.1));
+            versions.max_by(|one, other| one.0.cmp(&other.0))
+        };
+        let of_variable = || Version::cuda(self.variable("CUDA_VERSION")?);
+        let found = of_torch().map(|found| (found, "PyTorch"));
+        let found = found.or_else(|| Some((of_package()?, "package of libcudart")));
+        let found = found.or_else(|| Some((of_variable()?, "CUDA_VERSION")));
+        found.or_else(|| Some((of_library()?, "libcudart")))
+    }
+
+    /// The image's compat libraries, best those that the loader finds before the driver's.
+    fn compat(&self) -> Option<Compat> {
+        let version_in = |folder: &str| {
+            let names = self.files.names_in(folder)?.into_iter();
+            let mut versions = names.filter_map(|name| {
+                let version: Version = name.strip_prefix("libcuda.so.")?.parse().ok()?;
+                (version.0.len() > 1).then_some(version)
+            });
+            versions.next()
+        };
+        let first = self.folders().into_iter().find_map(|(folder, from)| {
+            Some(Compat {
+                version: version_in(&folder)?,
+                from,
+                is_first: true,
+            })
+        });
+        first.or_else(|| {
+            self.files.paths().find_map(|path| {
+                let (folder, _) = path.split_once("/compat/libcuda.so.")?;
+                let folder = format!("/{folder}/compat");
+                Some(Compat {
+                    version: version_in(&folder)?,
+                    from: folder,
+                    is_first: false,
+                })
+            })
+        })
+    }
+
+    /// The folders in which the loader looks before that of the system, where containers find the
+    /// driver's libraries; each with what names it.
+    fn folders(&self) -> Vec<(String, String)> {
+        const VARIABLE: &str = "LD_LIBRARY_PATH";
+        let named = |folder: &str, from: &str| (folder.trim().to_owned(), from.to_owned());
+        let path = self.variable(VARIABLE).unwrap_or_default();
+        let path = path.split([':', ';']);
+        let mut found: Vec<_> = path.map(|folder| named(folder, VARIABLE)).collect();
+        // The loader's cache has them in the order of the files' names.
+        let files = self.files.names_in("etc/ld.so.conf.d").unwrap_or_default();
+        for name in files.iter().filter(|name| name.ends_with(".conf")) {
+            let file = format!("/etc/ld.so.conf.d/{name}");
+            let text = self.text(&file).unwrap_or_default();
+            found.extend(text.lines().map(|line| named(line, &file)));
+        }
+        let is_system = |folder: &str| {
+            folder.ends_with("/lib/x86_64-linux-gnu") || ["/usr/lib64", "/lib64"].contains(&folder)
+        };
+        let own = found.into_iter();
+        let own = own.take_while(|(folder, _)| !is_system(folder));
+        own.filter(|(folder, _)| folder.starts_with('/')).collect()
+    }
+
+    /// What `NVIDIA_REQUIRE_CUDA` asks for, without which the NVIDIA runtime starts no container:
+    /// alternatives with blanks between them, of conditions with commas between them.
+    fn required(&self, driver: &Version) -> Option<DriverCheck> {
+        let asked = self.variable("NVIDIA_REQUIRE_CUDA")?;
+        let off = self.variable("NVIDIA_DISABLE_REQUIRE").unwrap_or_default();
+        if asked.trim().is_empty() || ["1", "true"].contains(&off) {
+            return None;
+        }
+        let holds = |condition: &str| {
+            let end = condition
+                .find(['<', '>', '=', '!'])
+                .unwrap_or(condition.len());
+            let (name, rest) = condition.split_at(end);
+            let own = match name {
+                "cuda" => driver.newest_cuda(),
+                "driver" => Some(driver.clone()),
+                // Of the GPU, which nobody knows here.
+                _ => return true,
+            };
+            let bound = rest.trim_start_matches(['<', '>', '=', '!']);
+            let bound = bound.parse::<Version>().ok();
+            let met = own.zip(bound).map(|(own, bound)| own.is_at_least(&bound.0));
+            met == Some(!rest.starts_with('<'))
+        };
+        let of_any = |group: &&str| !group.split(',').any(|one| one.starts_with("brand"));
+        let (any, some): (Vec<&str>, Vec<&str>) = asked
+            .split_whitespace()
+            .filter(|group| group.split(',').all(holds))
+            .partition(of_any);
+        let found = match (any.first(), some.is_empty()) {
+            (Some(met), _) => format!("`{met}` is met"),
+            (None, false) => format!("met on some brands of GPUs alone: `{}`", some.join(" ")),
+            (None, true) => format!(
+                "not met: `{asked}`; the NVIDIA runtime does not start the container. Where the driver \
+                 does otherwise, set NVIDIA_DISABLE_REQUIRE=1; else upgrade the driver"
+            ),
+        };
+        let starts = !any.is_empty() || !some.is_empty();
+        Some(DriverCheck::of("NVIDIA_REQUIRE_CUDA", starts, found))
+    }
+
+    /// The code for GPUs in PyTorch's own libraries.
+    fn gpu_code(&self) -> io::Result<BTreeSet<GpuCode>> {
+        let is_torch = |path: &&str| {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            name.starts_with("libtorch_cuda") && name.ends_with(".so")
+        };
+        let mut found = BTreeSet::new();
+        for path in self.files.paths().filter(is_torch) {
+            if let Some(place) = self.files.file(path) {
+                found.extend(slim::gpu_code(&place.open()?, place.size_bytes)?);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Whether the driver starts a CUDA; `first`: compat libraries that are found before its own.
+fn started(cuda: &Version, from: &str, driver: &Version, first: Option<&Compat>) -> DriverCheck {
+    let newest = driver.newest_cuda();
+    let mut oldest = OLDEST.iter().filter(|(major, _)| cuda.0[0] == *major);
+    let oldest = oldest.next().map(|(_, oldest)| oldest);
+    let has = match &newest {
+        Some(newest) => format!("driver {driver} has CUDA {newest}"),
+        None => format!("driver {driver} is older than CUDA 11"),
+    };
+    let (starts, what) = if newest.is_some_and(|newest| newest.is_at_least(&cuda.0)) {
+        (true, "starts".to_owned())
+    } else if oldest.is_some_and(|oldest| driver.is_at_least(oldest)) {
+        let what =
+            "starts by minor-version compatibility; what is compiled from PTX fails (error 222)";
+        (true, what.to_owned())
+    } else if first.is_some() {
+        (
+            true,
+            "starts by the image's compat libraries, on data-centre GPUs alone".to_owned(),
+        )
+    } else {
+        let needs = oldest.map_or_else(
+            || "a newer driver".to_owned(),
+            |[major, minor]| format!("driver {major}.{minor} or newer"),
+        );
+        let next = "upgrade the driver, or take an image with an older CUDA";
+        (false, format!("needs {needs} (error 35): {next}"))
+    };
+    DriverCheck::of(
+        "CUDA",
+        starts,
+        format!("{cuda}, says {from}; {has}: {what}"),
+    )
+}
+
+fn compatible(driver: &Version, compat: &Compat) -> DriverCheck {
+    let Compat {
+        version,
+        from,
+        is_first,
+    } = compat;
+    let (starts, found) = if !is_first {
+        let found = format!("{version} in {from}, where the loader does not look by itself");
+        (true, found)
+    } else if driver == version {
+        (
+            true,
+            format!("{version}, first by {from}; the same as the driver"),
+        )
+    } else if driver.is_at_least(&version.0) {
+        let found = format!(
+            "{version}, first by {from}; driver {driver} is no older, so CUDA does not start (error \
+             803): take the folder out of {from}"
+        );
+        (false, found)
+    } else {
+        let found = format!(
+            "{version}, first by {from}; driver {driver} is older: starts on data-centre GPUs, and not \
+             on others (error 804)"
+        );
+        (true, found)
+    };
+    DriverCheck::of("compat libraries", starts, found)
+}
+
+/// Whether a GPU finds code that it runs; `compiles`: whether PTX becomes such code.
+fn with_code(
+    code: &BTreeSet<GpuCode>,
+    gpu: Option<GpuArchitecture>,
+    compiles: bool,
+) -> DriverCheck {
+    let named: Vec<String> = code.iter().map(ToString::to_string).collect();
+    let named = named.join(", ");
+    let Some(gpu) = gpu.filter(|_| !code.is_empty()) else {
+        let found = match code.is_empty() {
+            true => "not known: the image has no libtorch_cuda.so".to_owned(),
+            false => format!("{named}; give --gpu to learn whether yours finds its own"),
+        };
+        return DriverCheck::of("GPU code", true, found);
+    };
+    let mut all = code.iter();
+    let has_own = all.any(|one| matches!(one, GpuCode::Cubin(sm) if gpu.runs_cubin_of(*sm)));
+    let mut all = code.iter().rev();
+    let ptx = all.find(|one| matches!(one, GpuCode::Ptx(sm) if *sm <= gpu.number()));
+    let (starts, what) = match ptx {
+        _ if has_own => (true, format!("{gpu} finds its own")),
+        Some(ptx) if compiles => (true, format!("{gpu} compiles {ptx} at the first start")),
+        Some(ptx) => (
+            false,
+            format!("{gpu} would compile {ptx}, which is newer than the driver (error 222)"),
+        ),
+        None => (
+            false,
+            format!("nothing for {gpu} (error 209): take an image that is built for it"),
+        ),
+    };
+    DriverCheck::of("GPU code", starts, format!("{named}; {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use super::*;
+    use crate::slim::{CUBIN, PTX, tests::fatbin};
+
+    const TORCH: &str = "usr/lib/python3/site-packages/torch/version.py";
+    const CODE: &str = "usr/lib/python3/site-packages/torch/lib/libtorch_cuda.so";
+    const COMPAT: &str = "usr/local/cuda-12.8/compat/libcuda.so.570.86.10";
+    const CONF: &str = "etc/ld.so.conf.d/00-compat.conf";
+    const FOLDER: &[u8] = b"/usr/local/cuda-12.8/compat\n";
+
+    /// What comes of an image with these files and variables: a line a check, `-` where it does not
+    /// start.
+    fn lines(files: &[(&str, &[u8])], environment: &[&str], driver: &str, gpu: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let layer = folder.path().join("layer.tar");
+        let mut archive = tar::Builder::new(File::create(&layer).unwrap());
+        for (path, content) in files {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(content.len() as u64);
+            archive.append_data(&mut header, path, *content).unwrap();
+        }
+        archive.finish().unwrap();
+        let mut layers = Layers {
+            files: Filesystem::default(),
+            environment: environment.iter().map(|&pair| pair.to_owned()).collect(),
+        };
+        let size = fs::metadata(&layer).unwrap().len();
+        layers.files.add(&layer, 0, size).unwrap();
+        let gpu = (!gpu.is_empty()).then(|| gpu.parse().unwrap());
+        let checks = layers.check(&driver.parse().unwrap(), gpu).unwrap();
+        let line = |one: &DriverCheck| {
+            let sign = if one.starts { '+' } else { '-' };
+            format!("{sign} {}: {}\n", one.what, one.found)
+        };
+        checks.iter().map(line).collect()
+    }
+
+    #[track_caller]
+    fn check(found: &str, expected: &[&str]) {
+        for part in expected {
+            assert!(found.contains(part), "no `{part}` in\n{found}");
+        }
+    }
+
+    #[test]
+    fn a_driver_starts_the_cuda_of_its_major_version() {
+        let of = |cuda: &str, driver| {
+            let text = format!("cuda: Optional[str] = '{cuda}'\n");
+            lines(&[(TORCH, text.as_bytes())], &[], driver, "")
+        };
+        check(
+            &of("12.4", "570"),
+            &["+ CUDA: 12.4, says PyTorch; driver 570 has CUDA 12.8: starts\n"],
+        );
+        check(
+            &of("12.8", "535.54.03"),
+            &["+ CUDA", "has CUDA 12.2", "minor-version", "222"],
+        );
+        check(
+            &of("13.0", "570"),
+            &["- CUDA", "driver 580.65 or newer (error 35)"],
+        );
+        check(&of("13.0", "580"), &["+ CUDA"]);
+        check(
+            &of("12.4", "400"),
+            &["- CUDA", "older than CUDA 11", "525.60"],
+        );
+        // Before CUDA's own: an image may have a second one.
+        let second = ("usr/local/cuda/lib64/libcudart.so.13.0.96", &b""[..]);
+        let both = [(TORCH, &b"cuda = '12.4'"[..]), second];
+        check(
+            &lines(&both, &["CUDA_VERSION=13.0.1"], "570", ""),
+            &["+ CUDA: 12.4"],
+        );
+        check(
+            &lines(&[second], &[], "570", ""),
+            &["- CUDA: 13.0, says libcudart"],
+        );
+        let package = "a/nvidia_cuda_runtime_cu12-12.6.77.dist-info/METADATA";
+        check(
+            &lines(&[(package, b"")], &[], "570", ""),
+            &["CUDA: 12.6, says package"],
+        );
+        check(
+            &lines(&[("bin/sh", b"")], &[], "570", ""),
+            &["+ CUDA: none"],
+        );
+    }
+
+    #[test]
+    fn compat_libraries_before_the_drivers_want_an_older_driver() {
+        let torch = (TORCH, &b"cuda = '12.8'"[..]);
+        let of = |files: &[(&str, &[u8])], environment: &[&str], driver| {
+            let mut all = vec![torch, (COMPAT, &b""[..])];
+            all.extend(files);
+            lines(&all, environment, driver, "")
+        };
+        let first = [(CONF, FOLDER)];
+        check(
+            &of(&first, &[], "580"),
+            &["- compat", "570.86.10, first by /etc", "error 803"],
+        );
+        check(&of(&first, &[], "570.86.10"), &["+ compat", "the same"]);
+        check(&of(&first, &[], "550"), &["+ compat", "error 804"]);
+        check(
+            &of(&first, &[], "470"),
+            &["+ CUDA", "by the image's compat libraries"],
+        );
+        let path = "LD_LIBRARY_PATH=/opt/lib:/usr/local/cuda-12.8/compat";
+        check(
+            &of(&[], &[path], "580"),
+            &["- compat", "by LD_LIBRARY_PATH"],
+        );
+        let system = (
+            "etc/ld.so.conf.d/00-a.conf",
+            &b"/usr/lib/x86_64-linux-gnu"[..],
+        );
+        for files in [&[][..], &[system, (CONF, FOLDER)]] {
+            let found = of(files, &[], "580");
+            check(
+                &found,
+                &[
+                    "+ compat",
+                    "in /usr/local/cuda-12.8/compat, where the loader",
+                ],
+            );
+        }
+        check(&of(&[], &[], "470"), &["- CUDA"]);
+    }
+
+    #[test]
+    fn a_gpu_finds_its_code_or_compiles_it() {
+        let code = fatbin(&[(CUBIN, 80, "a"), (CUBIN, 90, "h"), (PTX, 90, "text")]);
+        let of =
+            |cuda: &[u8], driver, gpu| lines(&[(TORCH, cuda), (CODE, &code)], &[], driver, gpu);
+        let cuda = b"cuda = '12.8'";
+        check(
+            &of(cuda, "570", ""),
+            &["+ GPU code: sm_80, sm_90, PTX of sm_90; give --gpu"],
+        );
+        check(
+            &of(cuda, "570", "sm_86"),
+            &["+ GPU code", "sm_86 finds its own"],
+        );
+        check(
+            &of(cuda, "570", "sm_120"),
+            &["+ GPU code", "compiles PTX of sm_90"],
+        );
+        check(&of(cuda, "550", "sm_120"), &["- GPU code", "error 222"]);
+        check(
+            &of(cuda, "570", "sm_75"),
+            &["- GPU code", "nothing for sm_75 (error 209)"],
+        );
+    }
+
+    #[test]
+    fn what_an_image_requires_of_the_driver_is_held_against_it() {
+        let of = |asked: &str, more: &str, driver| {
+            let asked = format!("NVIDIA_REQUIRE_CUDA={asked}");
+            lines(&[(TORCH, b"cuda = '12.8'")], &[&asked, more], driver, "")
+        };
+        let asked = "cuda>=12.8 brand=tesla,driver>=535,driver<536";
+        check(
+            &of(asked, "", "570"),
+            &["+ NVIDIA_REQUIRE_CUDA: `cuda>=12.8` is met"],
+        );
+        check(
+            &of(asked, "", "535"),
+            &["+ NVIDIA_REQUIRE_CUDA: met on some brands"],
+        );
+        check(&of(asked, "", "550"), &["- NVIDIA_REQUIRE_CUDA: not met"]);
+        let off = of(asked, "NVIDIA_DISABLE_REQUIRE=1", "550");
+        assert!(!off.contains("NVIDIA_REQUIRE"), "{off}");
+    }
+}
