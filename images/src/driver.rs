@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fmt, io, path::Path, str::FromStr};
 use crate::{
     GpuArchitecture, Result,
     base::{archive::archive, filesystem::Filesystem},
+    elf::is_library,
     error::at,
     slim::{self, GpuCode},
     store::Cache,
@@ -242,7 +243,8 @@ impl Layers {
         let mut found: Vec<_> = path.map(|folder| named(folder, VARIABLE)).collect();
         // The loader's cache has them in the order of the files' names.
         let files = self.files.names_in("etc/ld.so.conf.d").unwrap_or_default();
-        for name in files.iter().filter(|name| name.ends_with(".conf")) {
+        let is_read = |name: &&String| Path::new(name).extension().is_some_and(|end| end == "conf");
+        for name in files.iter().filter(is_read) {
             let file = format!("/etc/ld.so.conf.d/{name}");
             let text = self.text(&file).unwrap_or_default();
             found.extend(text.lines().map(|line| named(line, &file)));
@@ -300,7 +302,7 @@ impl Layers {
     fn gpu_code(&self) -> io::Result<BTreeSet<GpuCode>> {
         let is_torch = |path: &&str| {
             let name = path.rsplit('/').next().unwrap_or_default();
-            name.starts_with("libtorch_cuda") && name.ends_with(".so")
+            name.starts_with("libtorch_cuda") && is_library(name)
         };
         let mut found = BTreeSet::new();
         for path in self.files.paths().filter(is_torch) {
@@ -386,9 +388,10 @@ fn with_code(
     let named: Vec<String> = code.iter().map(ToString::to_string).collect();
     let named = named.join(", ");
     let Some(gpu) = gpu.filter(|_| !code.is_empty()) else {
-        let found = match code.is_empty() {
-            true => "not known: the image has no libtorch_cuda.so".to_owned(),
-            false => format!("{named}; give --gpu to learn whether yours finds its own"),
+        let found = if code.is_empty() {
+            "not known: the image has no libtorch_cuda.so".to_owned()
+        } else {
+            format!("{named}; give --gpu to learn whether yours finds its own")
         };
         return DriverCheck::of("GPU code", true, found);
     };

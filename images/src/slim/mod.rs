@@ -207,7 +207,8 @@ impl Entry {
             _ => return Ok(None),
         };
         let mut start = [0; MAGIC.len()];
-        let length = start.len().min((self.payload.1 - self.payload.0) as usize);
+        let size = usize::try_from(self.payload.1 - self.payload.0).unwrap_or(usize::MAX);
+        let length = size.min(start.len());
         file.read_exact_at(&mut start[..length], self.payload.0)?;
         Ok((start != [0; MAGIC.len()]).then_some(code))
     }

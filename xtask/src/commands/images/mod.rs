@@ -52,7 +52,7 @@ pub(crate) enum ImagesCommand {
         /// Check against this version of the NVIDIA driver, such as 570 or 570.86.10
         #[arg(long, value_name = "VERSION")]
         driver: Option<images::Version>,
-        /// Check the code for this GPU too, such as sm_90
+        /// Check the code for this GPU too, such as `sm_90`
         #[arg(long, value_name = "ARCHITECTURE", requires = "driver")]
         gpu: Option<images::GpuArchitecture>,
     },
