@@ -99,7 +99,9 @@ pub(crate) async fn run(command: &DriverCommand, printer: &Printer) -> Result<()
         DriverCommand::After(folder) => {
             let before = Group::read(&folder.folder, BEFORE)?;
             let mut side = Group::read(&folder.folder, AFTER)?;
-            let then = before.driver().ok_or_else(|| before.too_few())?;
+            let then = before.driver();
+            let then = then.filter(|_| before.complete().len() >= FEWEST);
+            let then = then.ok_or_else(|| before.too_few())?;
             let driver = driver()?;
             if then == driver {
                 return Err(Error::Input(format!(
