@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use bytesize::ByteSize;
-use metrics::{Across, Metric, broken_rule, source};
-use protocol::{MemoryPoint, Moment, RunFile, Step, Task, Values};
+use metrics::{Across, Metric, broken_rule, catalogue, source};
+use protocol::{MemoryPoint, Moment, Phase, RunFile, Step, Task, Values};
 use record::{GpuMonitor, Monitor, Place, Sampled, Scope, Series, Window};
 
 use crate::{executors::Execution, results::RankResults};
@@ -55,6 +55,14 @@ pub(crate) fn of(seen: &Seen<'_>) -> Values {
         let phase = record::word_of(phase).replace('-', "_");
         set(&format!("{phase}_seconds"), Some(*seconds));
     }
+    let began = |phase| told.phase_began.get(&phase);
+    let way = began(Phase::Measure).zip(began(Phase::ProcessStart));
+    let way = way.map(|(measure, start)| measure - start);
+    // A program without steps is measured from its start.
+    set(
+        catalogue::MEASURED_START.name,
+        way.filter(|seconds| *seconds > 0.0),
+    );
     let cost = &execution.record.harness;
     set("wall_seconds", Some(execution.record.wall_seconds));
     set(
@@ -539,6 +547,19 @@ mod tests {
                     .collect(),
             })
             .collect()
+    }
+
+    #[test]
+    fn the_way_to_the_measured_steps_is_known_where_there_are_steps() {
+        const NAME: &str = catalogue::MEASURED_START.name;
+        let told = |measure| RankResults {
+            phase_began: [(Phase::ProcessStart, 100.0), (Phase::Measure, measure)].into(),
+            ..RankResults::default()
+        };
+        let expect = |told, seconds| check(&told, &Monitor::default(), None, &[(NAME, seconds)]);
+        expect(told(112.5), Some(12.5));
+        expect(told(100.0), None);
+        expect(RankResults::default(), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod base;
 mod canonical;
 mod catalog;
 mod digest;
+mod driver;
 mod elf;
 mod error;
 #[doc(hidden)]
@@ -39,11 +40,12 @@ pub use assembly::{
 };
 pub use atomic_write::check_place;
 pub use base::{
-    image::{fetch_base, with_known_digest},
+    image::{fetch_base, saved_image, with_known_digest},
     write_debian_base,
 };
 pub use catalog::{Catalog, Defaults, Image};
 pub use digest::{Digest, ParseDigestError};
+pub use driver::{DriverCheck, Version, check_driver};
 pub use error::{Error, Result};
 pub use glibc::Glibc;
 pub use libtorch::{Libtorch, installed::installed_version};

@@ -16,8 +16,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use cli::exit_codes;
 use commands::{
     bench::BenchArgs, bisect::BisectArgs, claims::ClaimsArgs, compare::CompareArgs, dist::DistArgs,
-    doctor::DoctorArgs, fit::FitArgs, history::HistoryArgs, images::ImagesCommand,
-    ledger::LedgerArgs, node::NodeArgs, pod::PodCommand, report::ReportArgs,
+    doctor::DoctorArgs, driver::DriverCommand, fit::FitArgs, history::HistoryArgs,
+    images::ImagesCommand, ledger::LedgerArgs, node::NodeArgs, pod::PodCommand, report::ReportArgs,
     scenarios::ScenariosCommand, site::SiteArgs, test::TestArgs, trend::TrendArgs,
 };
 use printer::Printer;
@@ -53,6 +53,9 @@ enum Command {
     Report(ReportArgs),
     /// Compare two images or two sessions, cell by cell
     Compare(CompareArgs),
+    /// Compare two versions of the NVIDIA driver, each over several boots
+    #[command(subcommand, after_help = exit_codes!())]
+    Driver(DriverCommand),
     /// Hold a session against what somebody claimed
     Claims(ClaimsArgs),
     /// Find change points in the history, or in a CSV series
@@ -114,6 +117,7 @@ async fn main() -> ExitCode {
         Command::Claims(args) => commands::claims::run(args, &printer),
         Command::Compare(args) => commands::compare::run(args, &printer),
         Command::Doctor(args) => commands::doctor::run(args, &printer).await,
+        Command::Driver(command) => commands::driver::run(command, &printer).await,
         Command::History(args) => commands::history::run(args, &printer),
         Command::Ledger(args) => commands::ledger::run(args, &printer),
         Command::Images(command) => commands::images::run(command, &printer).await,

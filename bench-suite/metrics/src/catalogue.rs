@@ -338,6 +338,10 @@ catalogue! {
         "Making the container or the process's folder, and starting it.");
     HARNESS = seconds("harness_seconds", "harness", WHOLE_RUN,
         "Making, starting, noticing the end, removing.");
+    PROCESS_START = seconds("process_start_seconds", "import or link",
+        ("phase: process start", source::CLOCK),
+        "From the start of the process until it is ready to work: the built-in workload's libraries \
+         are linked and loaded, or a program has imported torch.");
     CUDA_START = seconds("cuda_start_seconds", "CUDA start",
         ("phase: CUDA start", source::CLOCK),
         "Making the CUDA context.");
@@ -348,6 +352,15 @@ catalogue! {
         ("phase: warm-up", source::CLOCK),
         "Steps before measuring, cuDNN's trials and the compiling of kernels among them. Of runs \
          that share a kernel cache, the first, which fills it, has none where sessions are read.")));
+
+    MEASURED_START = seconds("time_to_measured_steps_seconds", "time to measured steps",
+        ("start of the process to the first measured step", source::CLOCK),
+        "From the start of the process to the first measured step: import or link, CUDA start, model \
+         build, data and warm-up.");
+
+    IMAGE_PULL = bytes("image_pull_bytes", "pull size", ("the image", source::REGISTRY),
+        "Compressed bytes of all layers, as their registry sends them. It belongs to no run; a \
+         comparison shows it of images that Docker pulled whole for their session.");
 
     IMAGE_SIZE = headline(bytes("image_size_bytes", "image size", ("the image", source::IMAGE),
         "Bytes of all layers of the image. It belongs to no run; a comparison judges it once."));

@@ -55,6 +55,7 @@ pub mod source {
     /// libtorch's, over steps that nothing else measures.
     pub const PROFILER: &str = "profiler";
     pub const IMAGE: &str = "the image's layers";
+    pub const REGISTRY: &str = "the engine, while it pulls";
 }
 
 /// What a comparison does with a metric.

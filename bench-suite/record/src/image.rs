@@ -33,6 +33,10 @@ pub struct ImageFacts {
     /// of them; `None` where the engine pulled it by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded_bytes: Option<u64>,
+    /// Compressed bytes of all layers, where the engine pulled all of them for this session and
+    /// reports them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pull_bytes: Option<u64>,
     /// Layers from the bottom up: what it holds, and its bytes.
     #[serde(default)]
     pub layers: Vec<(String, u64)>,

@@ -15,6 +15,9 @@ pub struct Machine {
     pub os: String,
     /// Release of the kernel.
     pub kernel: String,
+    /// What the kernel calls this boot by; `None` where it does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
     /// The hypervisor where one can be seen, such as `kvm`.
     pub virtualization: Option<String>,
     /// The CPU.

@@ -62,6 +62,7 @@ const char *nvmlErrorString(int error) { return error == SUCCESS ? "fine" : "not
 
 int nvmlSystemGetDriverVersion(char *version, unsigned length) {
     snprintf(version, length, "580.0.fake");
+    text("driver", version, length);
     return SUCCESS;
 }
 

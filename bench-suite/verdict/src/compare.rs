@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CompareError, MethodKey, Warning, environment,
+    CompareError, MethodKey, Warning, cold_start, environment,
     failures::{Failures, compare_failures},
     inside::Inside,
     method, nodes,
@@ -105,6 +105,10 @@ pub struct Verdicts {
     /// Metrics of the images themselves, which are of no cell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<MetricVerdict>,
+    /// The way of a run to its first measured step, a metric of every step of it, in order: the
+    /// typical cell's, for one verdict over all. It fails no gate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cold_start: Vec<MetricVerdict>,
     /// Every cell that both sides have.
     pub cells: Vec<CellVerdicts>,
 }
@@ -308,6 +312,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         let verdicts = &mut cells[question.cell_index].metrics;
         verdicts.push(answered(question, comparison));
     }
+    let cold_start = cold_start::judge(&common, looks, options)?;
     let images = base.image().zip(head.image());
     let of_images = images.map(|(base, head)| of_images(base, head, options));
     Ok(Verdicts {
@@ -318,6 +323,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         looks: looks.len(),
         image_changes: images.map_or_else(Vec::new, |(base, head)| image_changes(base, head)),
         images: of_images.unwrap_or_default(),
+        cold_start,
         cells,
     })
 }
@@ -327,8 +333,15 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
 pub fn of_images(base: &ImageFacts, head: &ImageFacts, options: &Options) -> Vec<MetricVerdict> {
     // An image has one size in every block; two of them leave nothing to chance. It is loaded once.
     let sizes = [base, head].map(|image| Some(image.size_bytes? as f64));
+    let pulls = [base, head].map(|image| Some(image.pull_bytes? as f64));
     let loads = [base, head].map(nearly_whole_load);
     let judged = [
+        (
+            &catalogue::IMAGE_PULL,
+            pulls,
+            2,
+            "the bytes that the registry sent are counted",
+        ),
         (
             &catalogue::IMAGE_SIZE,
             sizes,

@@ -6,6 +6,7 @@
 //! and gates read.
 
 mod claims;
+mod cold_start;
 mod compare;
 mod environment;
 mod error;
@@ -17,6 +18,7 @@ mod nodes;
 mod pairs;
 mod question;
 mod session;
+mod sessions;
 mod short_window;
 mod side;
 mod warning;
@@ -39,6 +41,7 @@ pub use judge::compare::BaseOrHead;
 pub use pairs::{Best, MOST_IN_PAIRS, PairedCell, ScenarioPairs, judge_pairs};
 pub use record::MethodKey;
 pub use session::{SessionError, compare_session};
+pub use sessions::{Sessions, compare_sessions};
 pub use short_window::ShortWindow;
 pub use side::{Origin, Side, SideError};
 pub use warning::Warning;

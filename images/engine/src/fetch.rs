@@ -1,6 +1,9 @@
 //! Pulling an image into the engine, taking one out of it, and a file out of a container.
 
-use std::{collections::BTreeMap, io};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+};
 
 use bollard::{
     auth::DockerCredentials,
@@ -25,34 +28,56 @@ pub type Login = DockerCredentials;
 
 /// How far each layer of a pull is: bytes there, and in all.
 #[derive(Default)]
-struct Layers(BTreeMap<String, (u64, u64)>);
+struct Layers {
+    sizes: BTreeMap<String, (u64, u64)>,
+    /// Those that are pulled.
+    pulled: BTreeSet<String>,
+    /// Whether the engine had some already.
+    has_others: bool,
+}
 
 impl Layers {
     /// Takes a line in; the sums where it said something about sizes.
     fn hear(&mut self, line: &CreateImageInfo) -> Option<(u64, u64)> {
-        let (id, detail) = (line.id.as_ref()?, line.progress_detail.as_ref()?);
+        let id = line.id.as_ref()?;
+        match line.status.as_deref() {
+            Some("Pulling fs layer") => _ = self.pulled.insert(id.clone()),
+            Some("Already exists") => self.has_others = true,
+            _ => {}
+        }
+        let detail = line.progress_detail.as_ref()?;
         let number = |n: Option<i64>| n.map_or(0, unsigned);
         let total = number(detail.total);
         // Unpacking counts from the start again.
         if total == 0 || line.status.as_deref() != Some("Downloading") {
             return None;
         }
-        self.0.insert(id.clone(), (number(detail.current), total));
-        let sum = |pick: fn(&(u64, u64)) -> u64| self.0.values().map(pick).sum();
+        self.sizes
+            .insert(id.clone(), (number(detail.current), total));
+        let sum = |pick: fn(&(u64, u64)) -> u64| self.sizes.values().map(pick).sum();
         Some((sum(|layer| layer.0), sum(|layer| layer.1)))
+    }
+
+    /// Compressed bytes of the image, where all of its layers were pulled and have sizes.
+    fn all_bytes(&self) -> Option<u64> {
+        let sizes = self.pulled.iter();
+        let sizes: Option<Vec<u64>> = sizes.map(|id| Some(self.sizes.get(id)?.1)).collect();
+        let sizes = sizes.filter(|sizes| !sizes.is_empty() && !self.has_others);
+        sizes.map(|sizes| sizes.iter().sum())
     }
 }
 
 impl Engine {
     /// Has the engine pull an image by its reference, best one with a digest. `progress` hears of
     /// the bytes downloaded, and of those known so far to be needed. Without a `login` the engine
-    /// asks as nobody.
+    /// asks as nobody. Returns the compressed bytes of the image where all of its layers were pulled
+    /// and the engine reports their sizes, as Docker does.
     pub async fn pull(
         &self,
         reference: &str,
         login: Option<Login>,
         mut progress: impl FnMut(u64, u64) + Send,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         let options = CreateImageOptionsBuilder::default()
             .from_image(reference)
             .build();
@@ -68,7 +93,7 @@ impl Engine {
                 progress(bytes, total);
             }
         }
-        Ok(())
+        Ok(layers.all_bytes())
     }
 
     /// Takes an image out of the engine as an archive. `piece` gets its bytes in order; an error

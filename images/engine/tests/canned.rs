@@ -328,6 +328,27 @@ async fn a_pull_says_to_the_engine_who_asks() {
     }
 }
 
+#[tokio::test]
+async fn a_pull_knows_the_size_of_an_image_that_came_whole() {
+    const FIRST: &str = r#"{"id":"a","status":"Pulling fs layer"}"#;
+    const SECOND: &str = r#"{"id":"b","status":"Pulling fs layer"}"#;
+    const LOADING: &str =
+        r#"{"id":"a","status":"Downloading","progressDetail":{"current":1,"total":700}}"#;
+    const MORE: &str =
+        r#"{"id":"b","status":"Downloading","progressDetail":{"current":9,"total":40}}"#;
+    const OTHER: &str = r#"{"id":"c","status":"Already exists"}"#;
+    let size = async |lines: &[&str]| {
+        let body = format!("{}\n", lines.join("\n"));
+        let served = Canned::serve(vec![ok("POST /images/create", &body)]);
+        let engine = served.connect().await;
+        engine.pull("r.example/x", None, |_, _| {}).await.unwrap()
+    };
+    assert_eq!(size(&[FIRST, SECOND, LOADING, MORE]).await, Some(740));
+    assert_eq!(size(&[OTHER, FIRST, LOADING]).await, None);
+    assert_eq!(size(&[FIRST, SECOND, LOADING]).await, None);
+    assert_eq!(size(&[r#"{"status":"Status: up to date"}"#]).await, None);
+}
+
 const EXITED: &str = r#"{"Id":"c0ffee","State":{"Status":"exited","Running":false,"OOMKilled":false,"ExitCode":3,"Error":"","StartedAt":"2026-01-02T03:04:05Z","FinishedAt":"2026-01-02T03:04:06Z"}}"#;
 
 async fn exit_of(replies: Vec<Reply>, limited: bool) -> Result<engine::Exit, Error> {

@@ -37,7 +37,7 @@ const LIBC: [&str; 6] = [
 
 /// A root file system as a tar archive, or an image archive. Uncompressed layers are used as they
 /// lie; compressed ones are unpacked into the cache.
-pub(super) fn archive(file: &Path, cache: &Cache) -> Result<ReadyBase> {
+pub(crate) fn archive(file: &Path, cache: &Cache) -> Result<ReadyBase> {
     check_kind(file)?;
     let digest = cache.digest_of(file)?;
     let key = format!("base {FORMAT} {digest} {}", file.display());

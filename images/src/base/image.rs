@@ -41,11 +41,32 @@ pub async fn fetch_base(image: &Image, engine: &Engine, cache: &Cache) -> Result
         Some(id) => id,
         None => pull(engine, reference, cache, NO_REGISTRY).await?.0,
     };
+    save_to(&place, engine, &id, cache).await
+}
+
+/// The archive of an image that the engine has, or pulls by a digest, by its reference or ID; kept in
+/// the cache, by its ID.
+///
+/// # Errors
+/// [`Error::Input`] for an image that the engine lacks and that no digest names,
+/// [`Error::Trouble`] for one that it cannot pull.
+pub async fn saved_image(engine: &Engine, reference: &str, cache: &Cache) -> Result<PathBuf> {
+    let unpinned = "; build or pull it first, or give the archive that `docker save` writes";
+    let next = "Where no registry can be reached, give the archive that `docker save` writes";
+    let (id, _) = find_or_pull(engine, reference, cache, next, unpinned).await?;
+    let place = saved_place(&id, cache);
+    if !place.is_file() {
+        save_to(&place, engine, &id, cache).await?;
+    }
+    Ok(place)
+}
+
+async fn save_to(place: &Path, engine: &Engine, id: &str, cache: &Cache) -> Result<()> {
     let scratch = cache.scratch()?;
     let aside = scratch.path().join("image.tar");
-    let meter = cache.start(Action::Save, reference, None);
-    save(engine, &id, &aside, meter).await?;
-    fs::rename(&aside, &place).map_err(at(&place))
+    let meter = cache.start(Action::Save, id, None);
+    save(engine, id, &aside, meter).await?;
+    fs::rename(&aside, place).map_err(at(place))
 }
 
 /// The ID of an image that the engine has, by a digest of its manifest (as registries know it) or
@@ -65,8 +86,16 @@ pub(crate) async fn find(engine: &Engine, reference: &str) -> Result<Option<Stri
 const NO_REGISTRY: &str = "Where no registry can be reached, save the image on a machine that has it \
                            (`docker image save`) and load it here, or write `base: {archive: FILE}`";
 
-/// The ID of an image that the engine has, or has to pull, and the seconds that this took. Nothing
-/// is pulled by a name that may come to mean another image: `unpinned` ends the sentence that says
+/// What pulling an image took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Pulled {
+    /// `None` where the engine had it.
+    pub(crate) seconds: Option<f64>,
+    /// Compressed bytes of all layers, where they are known.
+    pub(crate) bytes: Option<u64>,
+}
+
+/// The ID of an image that the engine has, or has to pull, and what this took. Nothing is pulled by a name that may come to mean another image: `unpinned` ends the sentence that says
 /// so, and `next` is what to do where the engine cannot pull.
 async fn find_or_pull(
     engine: &Engine,
@@ -74,9 +103,9 @@ async fn find_or_pull(
     cache: &Cache,
     next: &str,
     unpinned: &str,
-) -> Result<(String, Option<f64>)> {
+) -> Result<(String, Pulled)> {
     if let Some(id) = find(engine, reference).await? {
-        return Ok((id, None));
+        return Ok((id, Pulled::default()));
     }
     if !is_pinned(reference) {
         let engine = engine.facts().describe();
@@ -84,8 +113,7 @@ async fn find_or_pull(
             "image {reference} is not in {engine}{unpinned}"
         )));
     }
-    let (id, seconds) = pull(engine, reference, cache, next).await?;
-    Ok((id, Some(seconds)))
+    pull(engine, reference, cache, next).await
 }
 
 /// The same with what the engine says of the image, which must be for this machine; `unfit` is the
@@ -96,14 +124,14 @@ pub(crate) async fn in_engine(
     cache: &Cache,
     (next, unpinned): (&str, &str),
     unfit: impl Fn(String) -> Error,
-) -> Result<(ImageFacts, Option<f64>)> {
-    let (id, seconds) = find_or_pull(engine, reference, cache, next, unpinned).await?;
+) -> Result<(ImageFacts, Pulled)> {
+    let (id, pulled) = find_or_pull(engine, reference, cache, next, unpinned).await?;
     let Some(found) = engine.image(&id).await? else {
         return Err(unfit("the engine has it no more; run again".to_owned()));
     };
     match &found.architecture {
         Some(other) if other != "amd64" => Err(unfit(format!("it is for {other}; expected amd64"))),
-        _ => Ok((found, seconds)),
+        _ => Ok((found, pulled)),
     }
 }
 
@@ -113,14 +141,14 @@ fn is_pinned(reference: &str) -> bool {
     pinned.is_some_and(|(name, digest)| !name.is_empty() && digest.parse::<Digest>().is_ok())
 }
 
-/// Has the engine pull an image, and gives its ID and the seconds that it took; `next` is what to do
+/// Has the engine pull an image, and gives its ID and what that took; `next` is what to do
 /// where it cannot.
 pub(crate) async fn pull(
     engine: &Engine,
     reference: &str,
     cache: &Cache,
     next: &str,
-) -> Result<(String, f64)> {
+) -> Result<(String, Pulled)> {
     let no = |cause: &str| {
         let engine = engine.facts().describe();
         Error::Trouble(format!(
@@ -140,7 +168,7 @@ pub(crate) async fn pull(
             },
         )
         .await;
-    if let Err(error) = pulled {
+    let bytes = pulled.map_err(|error| {
         let words = error.to_string();
         let cause = if words.contains("server gave HTTP response to HTTPS client") {
             "its registry answers without TLS, which the engine takes only from registries that its \
@@ -149,12 +177,12 @@ pub(crate) async fn pull(
         } else {
             ""
         };
-        return Err(no(&format!("{cause}{words}")));
-    }
-    let seconds = began.elapsed().as_secs_f64();
+        no(&format!("{cause}{words}"))
+    })?;
+    let seconds = Some(began.elapsed().as_secs_f64());
     let id = find(engine, reference).await?;
     let id = id.ok_or_else(|| no("the engine says that it pulled it, and does not have it"))?;
-    Ok((id, seconds))
+    Ok((id, Pulled { seconds, bytes }))
 }
 
 async fn save(engine: &Engine, id: &str, to: &Path, mut meter: Box<dyn Meter>) -> Result<()> {

@@ -51,7 +51,7 @@ pub async fn own_image(
                     REPOSITORY@sha256:DIGEST";
     let unfit = |problem: String| Error::Input(format!("image {reference}: {problem}"));
     let words = (next, unpinned);
-    let (found, load_seconds) = in_engine(engine, reference, cache, words, unfit).await?;
+    let (found, pulled) = in_engine(engine, reference, cache, words, unfit).await?;
     let mut notes = declared(reference, &found);
     let spec = ContainerSpec {
         image: found.id.clone(),
@@ -91,7 +91,8 @@ pub async fn own_image(
             libtorch_version: torch.split('+').next().unwrap_or_default().to_owned(),
             flavour: torch,
             size_bytes: Some(found.size_bytes),
-            load_seconds,
+            load_seconds: pulled.seconds,
+            pull_bytes: pulled.bytes,
             parts: Some(parts),
             ..ImageFacts::default()
         },

@@ -83,7 +83,7 @@ pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Resu
         ))
     };
     let words = (&*next, &*unpinned);
-    let (found, load_seconds) = in_engine(engine, reference, cache, words, &unfit).await?;
+    let (found, pulled) = in_engine(engine, reference, cache, words, &unfit).await?;
     // Before anything is made of it: an engine copies what lies there.
     if !found.volumes.is_empty() {
         return Err(unfit(format!(
@@ -122,7 +122,8 @@ pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Resu
             libtorch_version: version.to_owned(),
             flavour: told.libtorch,
             size_bytes: Some(found.size_bytes),
-            load_seconds,
+            load_seconds: pulled.seconds,
+            pull_bytes: pulled.bytes,
             scenario_sha256: Some(told.scenario.hex()),
             parts: Some(parts),
             ..ImageFacts::default()

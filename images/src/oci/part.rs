@@ -4,6 +4,7 @@
 use std::{
     fs::File,
     io::{self, BufReader, Read, Seek, SeekFrom},
+    os::unix::fs::FileExt,
     path::Path,
 };
 
@@ -55,6 +56,20 @@ impl Read for FilePart {
         }
         self.position += n as u64;
         Ok(n)
+    }
+}
+
+impl FileExt for FilePart {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let left = self.size_bytes.saturating_sub(offset);
+        let most = usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .min(buffer.len());
+        self.file.read_at(&mut buffer[..most], self.start + offset)
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

@@ -11,7 +11,7 @@
 mod holes;
 mod pieces;
 
-use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
+use std::{collections::BTreeSet, fmt, fs::File, io, os::unix::fs::FileExt, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +30,8 @@ pub(crate) use pieces::{Piece, Pieces};
 /// Changes whenever a slim library would have other bytes.
 const FORMAT: u32 = 2;
 const MAGIC: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
-const PTX: u16 = 1;
-const CUBIN: u16 = 2;
+pub(crate) const PTX: u16 = 1;
+pub(crate) const CUBIN: u16 = 2;
 /// What is read at once.
 const WINDOW: usize = 4 << 20;
 /// The shortest header of an entry that holds an architecture.
@@ -110,9 +110,32 @@ impl Slim {
     }
 }
 
+/// Code for GPUs: compiled for an architecture, or the text that a driver compiles for it and those
+/// after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum GpuCode {
+    Cubin(u32),
+    Ptx(u32),
+}
+
+impl fmt::Display for GpuCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cubin(sm) => write!(f, "sm_{sm}"),
+            Self::Ptx(sm) => write!(f, "PTX of sm_{sm}"),
+        }
+    }
+}
+
+/// The code for GPUs in a library of this size, without what is left of emptied code.
+pub(crate) fn gpu_code(library: &impl FileExt, size: u64) -> io::Result<BTreeSet<GpuCode>> {
+    Ok(scan(library, size, &[], |_| {})?.code)
+}
+
 /// What of a library's GPU code is used, and what is not.
 #[derive(Default)]
 struct Found {
+    code: BTreeSet<GpuCode>,
     /// In the order of the file.
     unused: Vec<Unused>,
     kept_bytes: u64,
@@ -140,7 +163,7 @@ impl Unused {
 }
 
 fn scan(
-    file: &File,
+    file: &impl FileExt,
     size: u64,
     architectures: &[GpuArchitecture],
     mut heard: impl FnMut(u64),
@@ -175,9 +198,25 @@ struct Entry {
     payload: Range,
 }
 
+impl Entry {
+    /// What it holds; `None` of what is no code, or is none any more.
+    fn code(&self, file: &impl FileExt) -> io::Result<Option<GpuCode>> {
+        let code = match self.kind {
+            PTX => GpuCode::Ptx(self.architecture),
+            CUBIN => GpuCode::Cubin(self.architecture),
+            _ => return Ok(None),
+        };
+        let mut start = [0; MAGIC.len()];
+        let size = usize::try_from(self.payload.1 - self.payload.0).unwrap_or(usize::MAX);
+        let length = size.min(start.len());
+        file.read_exact_at(&mut start[..length], self.payload.0)?;
+        Ok((start != [0; MAGIC.len()]).then_some(code))
+    }
+}
+
 /// Reads the fatbin at a place, and where it ends; `None` where there is none.
 fn fatbin(
-    file: &File,
+    file: &impl FileExt,
     place: u64,
     size: u64,
     architectures: &[GpuArchitecture],
@@ -218,6 +257,9 @@ fn fatbin(
             payload: (payload, after),
         });
         at = after;
+    }
+    for entry in &entries {
+        found.code.extend(entry.code(file)?);
     }
     let kept = kept(&entries, architectures);
     let mut run: Option<Unused> = None;
@@ -278,7 +320,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::{
         fs,
         io::{Cursor, Read as _, Write as _},
@@ -302,7 +344,7 @@ mod tests {
         bytes
     }
 
-    fn fatbin(entries: &[(u16, u32, &str)]) -> Vec<u8> {
+    pub(crate) fn fatbin(entries: &[(u16, u32, &str)]) -> Vec<u8> {
         let body: Vec<u8> = entries
             .iter()
             .flat_map(|(kind, sm, payload)| entry(*kind, *sm, payload.as_bytes()))
@@ -361,6 +403,14 @@ mod tests {
         assert!(!goes.iter().any(|text| has(&out, text)));
         let both = slim(&content, &["sm_80", "sm_90"]);
         assert!(has(&both, "ampere") && has(&both, "hopper") && !has(&both, "blackwell"));
+        let code = |content: &[u8]| -> Vec<String> {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(content).unwrap();
+            let found = gpu_code(&file, content.len() as u64).unwrap();
+            found.iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(code(&content), ["sm_80", "sm_90", "sm_100", "PTX of sm_90"]);
+        assert_eq!(code(&out), ["sm_90"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! how strictly, is [`verdict::Gate`]'s to say.
 
 mod annotations;
+mod cold_start;
 mod inside;
 mod junit;
 mod warnings;
@@ -130,6 +131,7 @@ pub fn text(verdicts: &Verdicts, fail_on: FailOn, style: Style, is_whole: bool) 
 }
 
 const ALL: &str = "All verdicts";
+const COLD_START: &str = "Cold start";
 
 /// What was compared, the largest effects on a line each, and what to know before believing them.
 fn short(verdicts: &Verdicts) -> Vec<Block> {
@@ -191,6 +193,11 @@ fn tables(verdicts: &Verdicts) -> Vec<Block> {
             .collect()
     };
     let mut blocks = Block::titled("All runs fail in the head", lost_cells(verdicts), false);
+    let cold_start = || cold_start::table(verdicts);
+    if let Some((table, true)) = cold_start() {
+        blocks.push(Block::Subheading(COLD_START.to_owned()));
+        blocks.extend(table);
+    }
     for (verdict, title) in GRAVEST_FIRST {
         let is_inconclusive = verdict == Verdict::Inconclusive;
         let table = rows(
@@ -206,6 +213,9 @@ fn tables(verdicts: &Verdicts) -> Vec<Block> {
     blocks.extend(Block::titled("Measured on one side only", one_sided, false));
     let others = rows(&|found| !is_headline(found), false);
     blocks.extend(Block::titled("Other metrics", others, true));
+    if let Some((table, false)) = cold_start() {
+        blocks.push(Block::Folded(COLD_START.to_owned(), table));
+    }
     blocks.extend(inside::blocks(verdicts));
     blocks.extend(Block::titled(
         "Differences between the images",

@@ -171,6 +171,7 @@ mod tests {
                 looks: 0,
                 image_changes: Vec::new(),
                 images: Vec::new(),
+                cold_start: Vec::new(),
                 cells: Vec::new(),
             };
             let told = warnings(&verdicts);

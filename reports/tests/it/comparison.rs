@@ -93,6 +93,20 @@ pub(crate) fn verdicts() -> Verdicts {
             (0.6111, 0.6111, 0.6111),
             Verdict::Improved,
         )],
+        cold_start: vec![
+            judged(
+                "process_start_seconds",
+                (1.9, 2.4),
+                (1.263, 1.21, 1.318),
+                Verdict::Regressed,
+            ),
+            judged(
+                "cuda_start_seconds",
+                (0.31, 0.312),
+                (1.006, 0.99, 1.022),
+                Verdict::Unchanged,
+            ),
+        ],
         cells: vec![
             cell(
                 "fp32 bs64",

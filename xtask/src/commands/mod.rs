@@ -7,6 +7,7 @@ pub(crate) mod codegen;
 pub(crate) mod compare;
 pub(crate) mod dist;
 pub(crate) mod doctor;
+pub(crate) mod driver;
 pub(crate) mod fit;
 pub(crate) mod history;
 pub(crate) mod images;

@@ -19,7 +19,7 @@ use std::{
 };
 
 use serde_json::Value;
-use world::{SPEC, World};
+use world::{BASE_LIBRARIES, SPEC, World};
 
 /// A checkout with small images in it, and a cache outside of it.
 struct Checkout {
@@ -634,4 +634,38 @@ fn write_context(config: &Path, host: &str) {
         "Endpoints": {"docker": {"Host": host}},
     });
     fs::write(folder.join("meta.json"), meta.to_string()).unwrap();
+}
+
+#[test]
+fn an_image_is_held_against_a_driver_by_its_layers() {
+    let checkout = Checkout::new("cli-driver");
+    let files: [(&str, &[u8]); 3] = [
+        ("usr/lib/python3/torch/version.py", b"cuda = '12.8'\n"),
+        ("usr/local/cuda/compat/libcuda.so.570.86.10", b""),
+        ("etc/ld.so.conf.d/00-cuda.conf", b"/usr/local/cuda/compat\n"),
+    ];
+    checkout.world.base_with(&BASE_LIBRARIES, &files);
+    let inspect = |more: &[&str], code, expected: &[&str]| {
+        let words = [&["inspect", "images/base.tar"], more].concat();
+        checkout.check(&words, code, expected);
+    };
+    let starts = "images/base.tar starts on driver 550";
+    inspect(
+        &["--driver", "550"],
+        0,
+        &["ok     CUDA: 12.8", "804", starts],
+    );
+    let not = "would not start on driver 580: compat libraries";
+    inspect(
+        &["--driver", "580"],
+        1,
+        &["fails  compat libraries", "803", not],
+    );
+    inspect(&["--driver", "new"], 2, &["`new` is no version"]);
+    inspect(
+        &["--driver", "580", "--gpu", "H100"],
+        2,
+        &["known are sm_50"],
+    );
+    inspect(&["--gpu", "sm_90"], 2, &["--driver"]);
 }

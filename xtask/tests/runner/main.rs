@@ -6,6 +6,7 @@
 
 mod action;
 mod api_server;
+mod driver;
 mod fit;
 mod gpus;
 mod interruptions;

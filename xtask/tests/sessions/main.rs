@@ -4,6 +4,7 @@ mod bisect;
 mod claims;
 mod compare;
 mod deciding;
+mod drivers;
 mod endings;
 mod export;
 mod follow;

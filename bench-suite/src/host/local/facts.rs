@@ -53,6 +53,7 @@ fn without_gpus(root: &Path) -> Machine {
             .unwrap_or_else(|| "unknown".into()),
         os: os.unwrap_or_else(|| "unknown".into()),
         kernel: read("proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into()),
+        boot_id: read("proc/sys/kernel/random/boot_id"),
         virtualization: virtualization(&read, &cpuinfo),
         cpu: Cpu {
             model: cpu_field(&cpuinfo, &["model name", "CPU", "cpu model", "Model"])

@@ -6,7 +6,7 @@ use verdict::{
     CellMetric, CompareError, FailOn, Gate, Options, Side, SideError, Verdicts, Warning, compare,
 };
 
-use crate::support::{Runs, records, runs, session};
+use crate::support::{Runs, SCATTER, records, runs, session};
 
 fn judged(base: &Runs, head: &Runs) -> Verdicts {
     let session = session("s", "m");
@@ -347,4 +347,45 @@ fn loads_are_compared_where_both_images_were_loaded_nearly_whole() {
     assert_eq!(load(image(None, None)), None);
     assert_eq!(load(image(Some(1.0), Some(300))), None);
     assert_eq!(load(image(Some(30.0), None)), None);
+}
+
+#[test]
+fn the_way_to_the_first_step_gets_one_verdict_over_all_cells() {
+    let of = |session: &str, factor: f64, of_block: &dyn Fn(u32) -> bool| -> Vec<record::Record> {
+        let cells = [("tiny", 1.0), ("large", 20.0)].into_iter();
+        let cells = cells.flat_map(|(scenario, size)| {
+            let mut runs = records(session, "img", 0, scenario, &runs(100.0, 1_000));
+            runs.retain(|run| scenario == "tiny" || of_block(run.block));
+            for (run, scatter) in runs.iter_mut().zip(SCATTER[0]) {
+                let start = factor * size * (1.0 + scatter);
+                run.values.insert("process_start_seconds".into(), start);
+            }
+            runs
+        });
+        cells.collect()
+    };
+    let judged = |factor, of_block: &dyn Fn(u32) -> bool| {
+        let (base, head) = (session("base", "m"), session("head", "m"));
+        let of_base = of("base", 1.0, of_block);
+        let of_head = of("head", factor, of_block);
+        let base = Side::pick(&base, &of_base, None).unwrap();
+        let head = Side::pick(&head, &of_head, None).unwrap();
+        compare(&base, &head, &Options::default())
+            .unwrap()
+            .cold_start
+    };
+    let slower = judged(1.2, &|_| true);
+    let [found] = slower.as_slice() else {
+        panic!("{slower:?}");
+    };
+    assert_eq!(found.metric, "process_start_seconds");
+    assert_eq!(found.comparison.verdict, Verdict::Regressed);
+    assert!(!found.gated);
+    let (base, head) = (found.base.unwrap(), found.head.unwrap());
+    // The geometric mean of 1 s and 20 s.
+    assert!((head / base - 1.2).abs() < 0.01 && (4.4..5.5).contains(&base));
+    // Blocks without the large cell are on the same level.
+    let partly = &judged(1.0, &|block| block < 3)[0];
+    assert_eq!(partly.comparison.verdict, Verdict::Unchanged);
+    assert!(partly.comparison.noise.unwrap() < 0.01, "{partly:?}");
 }

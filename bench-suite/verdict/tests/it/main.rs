@@ -8,5 +8,6 @@ mod gallery;
 mod inside;
 mod looks;
 mod pairs;
+mod sessions;
 mod support;
 mod thresholds;

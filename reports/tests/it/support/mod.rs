@@ -181,6 +181,7 @@ impl Fake {
                     base: Some("debian bookworm, extracted".into()),
                     size_bytes: Some(3_662_000_000),
                     load_seconds: None,
+                    pull_bytes: None,
                     loaded_bytes: None,
                     layers: vec![
                         ("base: Debian bookworm".into(), 18_700_000),
@@ -217,6 +218,7 @@ fn machine(cuda: bool) -> Machine {
         name: "gpu-ci-1".into(),
         os: "Debian GNU/Linux 12 (bookworm)".into(),
         kernel: "6.1.0-28-amd64".into(),
+        boot_id: None,
         virtualization: cuda.then(|| "kvm".into()),
         cpu: Cpu {
             model: "INTEL(R) XEON(R) PLATINUM 8558".into(),

@@ -13,7 +13,7 @@ use crate::{
 
 /// The arguments that the session in `folder` was begun with, and of the given ones what may be
 /// said anew. Whatever else is given must be what the session was begun with.
-pub(super) fn settled(given: &BenchArgs, folder: &Path) -> Result<(BenchArgs, Session)> {
+pub(crate) fn settled(given: &BenchArgs, folder: &Path) -> Result<(BenchArgs, Session)> {
     let session = SessionFolder::at(folder).read_session()?;
     let Some(asked) = session.asked.clone() else {
         return Err(Error::Input(format!(

@@ -1,5 +1,6 @@
 //! `cargo xtask images`: everything to do with what is measured in.
 
+mod driver;
 mod make;
 mod prune;
 mod push;
@@ -42,11 +43,18 @@ pub(crate) enum ImagesCommand {
     },
     /// Resolve images anew and write down everything that goes into them
     Lock(LockArgs),
-    /// Print as JSON what an image is made of and which engines have it; nothing is built for it
+    /// Print as JSON what an image is made of and which engines have it; nothing is built for it. With
+    /// --driver, say from the layers of any image whether it would start there: exit code 1 where not
     Inspect {
-        /// An image in `images/`, or a file
+        /// An image in `images/`, or a file; with --driver, an image of the engine's too, or an archive
         #[arg(value_name = "NAME|FILE")]
         name: String,
+        /// Check against this version of the NVIDIA driver, such as 570 or 570.86.10
+        #[arg(long, value_name = "VERSION")]
+        driver: Option<images::Version>,
+        /// Check the code for this GPU too, such as `sm_90`
+        #[arg(long, value_name = "ARCHITECTURE", requires = "driver")]
+        gpu: Option<images::GpuArchitecture>,
     },
     /// Remove what Torchgauge made from the engine; images of others stay
     Prune(PruneArgs),
@@ -161,7 +169,10 @@ pub(crate) async fn run(command: &ImagesCommand, printer: &Printer) -> Result<()
             };
             make::lock(images, sources, args.workload, args.push_digest, printer).await
         }
-        ImagesCommand::Inspect { name } => show::inspect(&one(&root, name)?, printer).await,
+        ImagesCommand::Inspect { name, driver, gpu } => match driver {
+            Some(driver) => driver::inspect(name, driver, *gpu, printer).await,
+            None => show::inspect(&one(&root, name)?, printer).await,
+        },
         ImagesCommand::Prune(args) => prune::run(&root, args, printer).await,
         ImagesCommand::Export {
             name,
