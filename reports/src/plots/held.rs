@@ -76,6 +76,9 @@ fn draw(view: &View) -> Drawing {
         (&MEMORY[2], "╌"),
         (&WAITING, "―"),
     ];
+    let runs = || view.runs.iter().flatten();
+    let is_there = |series: &str| runs().any(|run| run.series.contains_key(series));
+    let keys = keys.into_iter().filter(|(trace, _)| is_there(trace.series));
     legend.extend(keys.map(|(trace, sign)| Key::of(trace.ink, sign, trace.label)));
     (legend, charts)
 }
