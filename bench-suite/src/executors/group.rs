@@ -210,6 +210,9 @@ impl Drop for Group {
     }
 }
 
+/// How whoever stands between tells a SIGKILL: Apptainer, a shell.
+const KILLED_BELOW: i32 = 128 + Signal::KILL.as_raw();
+
 fn explain(ended: Ended, kills_before: OomKills) -> End {
     let status = match ended {
         Ended::Made(end) => return end,
@@ -219,13 +222,15 @@ fn explain(ended: Ended, kills_before: OomKills) -> End {
         }
         Ended::By(status) => status,
     };
-    let Some(signal) = status.signal() else {
-        return End::Exited(status.code().unwrap_or(-1).into());
-    };
-    if signal == Signal::KILL.as_raw() && kills_before.have_risen() {
+    let signal = status.signal();
+    let is_killed = signal == Some(Signal::KILL.as_raw()) || status.code() == Some(KILLED_BELOW);
+    if is_killed && kills_before.have_risen() {
         let message = "ended by the kernel for want of host memory while it ran; \
                        take a smaller batch, or give the machine more";
         return End::ended(Reason::HostOutOfMemory, message);
     }
-    End::Signalled(signal)
+    match signal {
+        Some(signal) => End::Signalled(signal),
+        None => End::Exited(status.code().unwrap_or(-1).into()),
+    }
 }
