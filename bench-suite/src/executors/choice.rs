@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn choices_are_read() {
         let word = |text: &str| match text.parse() {
-            Ok(Choice::Auto) => "auto".to_owned(),
+            Ok(Choice::Auto | Choice::Isolated) => "auto".to_owned(),
             Ok(Choice::Named(executor, argument)) => format!("{}({argument})", executor.word),
             Err(error) => error,
         };
@@ -175,6 +175,7 @@ mod tests {
             "container",
             "docker",
             "podman",
+            "apptainer",
             "process",
             "mock:a=ok",
         ] {

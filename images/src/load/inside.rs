@@ -114,3 +114,30 @@ async fn scenario_in(container: &Container) -> Result<Option<Digest>> {
     file.read_to_end(&mut bytes).map_err(&unreadable)?;
     Ok(Some(Digest::of(&bytes)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    #[test]
+    fn links_of_an_image_lead_nowhere_out_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir(&root).unwrap();
+        fs::write(folder.path().join("secret"), "12345").unwrap();
+        fs::write(root.join("own"), "123").unwrap();
+        symlink(folder.path().join("secret"), root.join("absolute")).unwrap();
+        symlink("../../secret", root.join("relative")).unwrap();
+        symlink("/own", root.join("inner")).unwrap();
+        let size = |path: &str| {
+            let file = open_in(&root, path).ok();
+            file.map(|file| file.metadata().unwrap().len())
+        };
+        assert_eq!((size("/own"), size("/inner")), (Some(3), Some(3)));
+        for path in ["/absolute", "/relative", "/../secret", "/"] {
+            assert_eq!(size(path), None, "{path}");
+        }
+    }
+}

@@ -243,3 +243,47 @@ fn declared(layout: &Path) -> Result<ImageFacts> {
         ..ImageFacts::default()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_working_directory_is_made_in_the_image_and_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
+        for made in [&root, &outside] {
+            fs::create_dir(made).unwrap();
+        }
+        symlink(&outside, root.join("link")).unwrap();
+        for (workdir, made) in [
+            ("", "."),
+            ("/opt/a", "opt/a"),
+            ("/opt/a", "opt/a"),
+            ("/link/b", "../outside"),
+            ("/opt/../../c", "opt"),
+        ] {
+            make_workdir(&root, workdir).unwrap();
+            assert!(root.join(made).is_dir(), "{workdir}");
+        }
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+        assert!(!folder.path().join("c").exists());
+    }
+
+    #[test]
+    fn what_may_come_to_mean_another_image_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("image.tar");
+        fs::write(&file, "").unwrap();
+        let of = |word: &str| Origin::of(word).map(|origin| origin.name());
+        let word = file.to_str().unwrap();
+        assert_eq!(of(word).as_deref(), Some(word));
+        let pinned = format!("r:5000/team/x@sha256:{}", "0".repeat(64));
+        assert_eq!(of(&pinned).as_deref(), Some(&*pinned));
+        for word in ["team/x:1", "./absent.tar", "team/x"] {
+            assert_eq!(of(word), None, "{word}");
+        }
+    }
+}

@@ -125,8 +125,7 @@ impl Supply {
     }
 
     async fn load(&self, name: &str, store: Store<'_>) -> Result<Loaded> {
-        let cache = cache(&self.printer)?;
-        self.keep(&cache);
+        let cache = self.cache()?;
         let image = match &self.images[name] {
             Chosen::Spec(image) => image,
             Chosen::ReadyMade {
@@ -209,9 +208,15 @@ impl Supply {
         ids.contains(&image.id).then_some(ImageLock::Matches)
     }
 
-    /// Has nobody clear the cache for as long as this is there.
-    fn keep(&self, cache: &Cache) {
-        *self.in_use.lock().unwrap_or_else(PoisonError::into_inner) = Some(cache.clone());
+    /// The cache, which nobody clears for as long as this is there.
+    fn cache(&self) -> Result<Cache> {
+        let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cache) = &*in_use {
+            return Ok(cache.clone());
+        }
+        let cache = cache(&self.printer)?;
+        *in_use = Some(cache.clone());
+        Ok(cache)
     }
 
     async fn unpack(&self, name: &str) -> Result<(LocalRuntime, ImageFacts)> {
@@ -227,9 +232,8 @@ impl Supply {
                 )));
             }
         };
-        let (sources, printer) = (self.sources.clone(), self.printer.clone());
-        let (cache, runtime, facts) = blocking(move || {
-            let cache = cache(&printer)?;
+        let (sources, cache) = (self.sources.clone(), self.cache()?);
+        blocking(move || {
             sources.check(&cache)?;
             let libtorch = images::libtorch_of(&image, &sources, &cache)?;
             let scenario = images::scenario_of(&libtorch, &sources, &cache)?;
@@ -246,11 +250,9 @@ impl Supply {
                 scenario_sha256: Some(scenario.sha256.hex()),
                 ..ImageFacts::default()
             };
-            Ok((cache, runtime, facts))
+            Ok((runtime, facts))
         })
-        .await?;
-        self.keep(&cache);
-        Ok((runtime, facts))
+        .await
     }
 }
 

@@ -8,11 +8,12 @@ use std::{
 
 use bench_suite::executors::{IMAGE_VARIABLE, LocalRuntime};
 use engine::Store;
-use images::{ReadyMade, SCENARIO_IN_IMAGE};
+use images::{Cache, ReadyMade, SCENARIO_IN_IMAGE};
 use record::ImageFacts;
 
 use super::prepare::{Chosen, cache};
 use crate::{
+    cli::SourceArgs,
     error::{Error, Result},
     printer::Printer,
 };
@@ -38,6 +39,7 @@ pub(crate) fn is_archive(word: &str) -> bool {
 pub(super) async fn look(
     references: &[&str],
     store: Store<'_>,
+    sources: &SourceArgs,
     printer: &Printer,
 ) -> Result<BTreeMap<String, ReadyMade>> {
     let mut found = BTreeMap::new();
@@ -46,7 +48,16 @@ pub(super) async fn look(
         let image = images::ready_made(store, reference, &cache).await?;
         found.insert((*reference).to_owned(), image);
     }
+    trim(store, &cache, sources)?;
     Ok(found)
+}
+
+/// Keeps the cache to its size, where images were unpacked into it.
+pub(super) fn trim(store: Store<'_>, cache: &Cache, sources: &SourceArgs) -> Result<()> {
+    match store {
+        Store::Engine(_) => Ok(()),
+        Store::Apptainer(_) => Ok(cache.trim(sources.cache_size.0)?),
+    }
 }
 
 /// An image of a Pod. Each of its containers is one of them, and sees that alone.

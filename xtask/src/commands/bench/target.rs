@@ -73,7 +73,7 @@ impl<'a> Target<'a> {
         let references = names.iter().map(String::as_str);
         let references: Vec<&str> = references.filter(|name| is_reference(name)).collect();
         let mut found = match target.executor.store() {
-            Some(store) => references::look(&references, store, printer).await?,
+            Some(store) => references::look(&references, store, &args.sources, printer).await?,
             None => BTreeMap::new(),
         };
         let mut images = Vec::new();
@@ -124,6 +124,7 @@ impl<'a> Target<'a> {
             let found = images::own_image(store, reference, python, &cache).await?;
             self.images.push(Chosen::Own(Box::new(found)));
         }
+        references::trim(store, &cache, &self.args.sources)?;
         Ok(self)
     }
 
