@@ -118,8 +118,8 @@ impl Apptainer {
     }
 
     /// The command that runs what `spec` says in an image with a root, with `scratch` for what it
-    /// writes to `/tmp`. It has no standard input and its own process group to be put in by the
-    /// caller. What Apptainer cannot limit or separate of the spec, it does not: the user, memory,
+    /// writes to `/tmp`. It has no standard input; output and process group are the caller's. What
+    /// Apptainer cannot limit or separate of the spec, it does not: the user, memory,
     /// CPUs, processes, the sizes of `/tmp` and `/dev/shm`.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Images that are complete: what they are is read off their labels, and nothing is built.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, path::Path};
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use engine::{ContainerSpec, Owner, Store};
 use record::{ImageFacts, ImageParts};
@@ -92,18 +92,16 @@ pub async fn ready_made(store: Store<'_>, reference: &str, cache: &Cache) -> Res
         labels: Owner::this_process("images", "look").labels(),
         ..ContainerSpec::default()
     };
-    let looked = match (store, &found.root) {
-        (Store::Engine(engine), _) => {
+    let looked = match (&found.root, store) {
+        (Some(root), _) => told.problem(Inside::Folder(root), &found.environment).await,
+        (None, Store::Engine(engine)) => {
             let container = engine.create(&spec).await?;
             let looked = told.problem(Inside::Container(&container), &found.environment);
             let looked = looked.await;
             container.remove().await?;
             looked
         }
-        (Store::Apptainer(_), root) => {
-            let root = root.as_deref().unwrap_or(Path::new("/nonexistent"));
-            told.problem(Inside::Folder(root), &found.environment).await
-        }
+        (None, Store::Apptainer(_)) => Ok(Some("it is not unpacked; run again".to_owned())),
     };
     if let Some(problem) = looked? {
         return Err(unfit(problem));

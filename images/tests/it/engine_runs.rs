@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
 
-use engine::{ContainerSpec, Endpoint, Engine, Store};
+use engine::{Apptainer, ContainerSpec, Endpoint, Engine, Store};
 use images::{
     Assembly, Loaded, ensure,
     inventory::{self, Present},
@@ -290,6 +290,17 @@ fn derived(from: &str, world: &World, lines: &str) -> String {
 /// Checks that an image cannot be taken as it is, with this reason, and removes it.
 async fn refused(engine: &Engine, reference: &str, world: &World, says: &str) {
     let error = ready_made(Store::Engine(engine), reference, &world.cache())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains(says), "{error}");
+    // Unpacked it is looked at in the same way.
+    let file = world.path("refused.tar");
+    let archive = file.to_str().unwrap();
+    let save = ["image", "save", "--output", archive, reference];
+    let status = Command::new("docker").args(save).status().unwrap();
+    assert!(status.success(), "{save:?}");
+    let apptainer = Apptainer::find().unwrap();
+    let error = ready_made(Store::Apptainer(&apptainer), archive, &world.cache())
         .await
         .unwrap_err();
     assert!(error.to_string().contains(says), "{error}");
