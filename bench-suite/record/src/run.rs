@@ -204,7 +204,7 @@ pub struct Isolation {
     /// The container's ID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// How a container reached the GPU: `cdi`, `nvidia-runtime` or `passthrough`.
+    /// How a container reached the GPU: `cdi`, `nvidia-runtime`, `passthrough`, or Apptainer's `nv`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_path: Option<String>,
     /// What a container would have separated, and was not.

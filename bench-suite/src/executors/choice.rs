@@ -5,12 +5,15 @@ use std::{fmt, iter, str::FromStr};
 use super::{
     EXECUTORS,
     executor::{Executor, ExecutorError, Registration},
+    process,
 };
 
 #[derive(Debug, Clone)]
 pub enum Choice {
     /// The first that can be opened.
     Auto,
+    /// The first that isolates runs: nobody is there who would see that a node falls back.
+    Isolated,
     Named(&'static Registration, String),
 }
 
@@ -49,7 +52,7 @@ impl FromStr for Choice {
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Auto => f.write_str("auto"),
+            Self::Auto | Self::Isolated => f.write_str("auto"),
             Self::Named(executor, argument) if argument.is_empty() => f.write_str(executor.word),
             Self::Named(executor, argument) => {
                 let mut aliases = executor.aliases.iter();
@@ -89,7 +92,7 @@ impl Choice {
     /// The executor's word; `None` where any will do.
     pub fn word(&self) -> Option<&'static str> {
         match self {
-            Self::Auto => None,
+            Self::Auto | Self::Isolated => None,
             Self::Named(executor, _) => Some(executor.word),
         }
     }
@@ -102,6 +105,10 @@ impl Choice {
         let (candidates, argument): (Vec<&'static Registration>, &str) = match self {
             Self::Auto if is_ci => (automatic.take(1).collect(), ""),
             Self::Auto => (automatic.collect(), ""),
+            Self::Isolated => {
+                let isolates = |one: &&Registration| one.word != process::REGISTRATION.word;
+                (automatic.filter(isolates).collect(), "")
+            }
             Self::Named(executor, argument) => (vec![executor], argument),
         };
         let mut first_error = None;
@@ -122,6 +129,14 @@ impl Choice {
                 }
             }
         }
+        if matches!(self, Self::Isolated) {
+            let message = format!(
+                "nothing here isolates runs:\n  {}\ninstall or load one of them, or say what runs \
+                 blocks: `engine: process` in the profile, or --engine nodes:process",
+                notes.join("\n  ")
+            );
+            return Err(ExecutorError::Unavailable(message.into()));
+        }
         let error = first_error.unwrap_or_else(|| ExecutorError::Argument("no executor".into()));
         Err(match error {
             ExecutorError::Unavailable(why) if is_ci && matches!(self, Self::Auto) => {
@@ -141,7 +156,7 @@ mod tests {
     #[test]
     fn choices_are_read() {
         let word = |text: &str| match text.parse() {
-            Ok(Choice::Auto) => "auto".to_owned(),
+            Ok(Choice::Auto | Choice::Isolated) => "auto".to_owned(),
             Ok(Choice::Named(executor, argument)) => format!("{}({argument})", executor.word),
             Err(error) => error,
         };
@@ -149,7 +164,7 @@ mod tests {
         assert_eq!(word("container"), "container()");
         assert_eq!(word("podman"), "container(podman)");
         assert_eq!(word("mock:*=oom;b1=ok:2"), "mock(*=oom;b1=ok:2)");
-        let all = "expected auto or one of container, docker, podman, process, slurm[:PROFILE], \
+        let all = "expected auto or one of container, docker, podman, apptainer, process, slurm[:PROFILE], \
                    kubernetes[:PROFILE], nodes[:ENGINE]";
         assert_eq!(word("nerdctl"), all);
         assert_eq!(word(""), all);
@@ -160,6 +175,7 @@ mod tests {
             "container",
             "docker",
             "podman",
+            "apptainer",
             "process",
             "mock:a=ok",
         ] {

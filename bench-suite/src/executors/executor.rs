@@ -2,7 +2,7 @@
 
 use std::{error::Error, path::Path, sync::Arc, time::Duration};
 
-use engine::Engine;
+use engine::Store;
 use futures_util::future::BoxFuture;
 use protocol::Device;
 use record::{EngineFacts, ImageFacts, Isolation, Place};
@@ -28,8 +28,8 @@ pub trait Executor: Send + Sync {
         named.unwrap_or(&hosts[0]).as_ref()
     }
 
-    /// The engine that its images are loaded into; `None` where it takes them in another form.
-    fn engine(&self) -> Option<&Engine> {
+    /// What its images are loaded into or unpacked for; `None` where it takes them in another form.
+    fn store(&self) -> Option<Store<'_>> {
         None
     }
 

@@ -2,7 +2,7 @@
 
 use std::{error::Error, path::PathBuf};
 
-use engine::Engine;
+use engine::Store;
 use futures_util::future::BoxFuture;
 use record::ImageFacts;
 
@@ -11,11 +11,11 @@ pub type SourceError = Box<dyn Error + Send + Sync>;
 
 /// Makes images, in whatever form they are asked for.
 pub trait ImageSource: Send + Sync {
-    /// Loads the image of this name into an engine, unless it is there.
+    /// Loads the image of this name into an engine, or unpacks it for Apptainer, unless it is there.
     fn load<'a>(
         &'a self,
         image: &'a str,
-        engine: &'a Engine,
+        store: Store<'a>,
     ) -> BoxFuture<'a, Result<Loaded, SourceError>>;
 
     /// The parts of the image of this name as files on this machine.
@@ -35,6 +35,8 @@ pub struct Loaded {
     pub program: Option<String>,
     pub facts: ImageFacts,
     pub notes: Vec<String>,
+    /// What it declares, with the folder that it is unpacked in; an engine is asked for each run.
+    pub unpacked: Option<engine::ImageFacts>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

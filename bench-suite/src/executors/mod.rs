@@ -4,9 +4,11 @@
 //! It carries out one [`Order`] at a time or several, gives what it saw as an [`Execution`], and
 //! leaves nothing behind. Blocks, attempts and verdicts are the session's.
 
+mod apptainer;
 mod choice;
 pub mod container;
 mod executor;
+mod group;
 mod guard;
 mod images;
 mod kubernetes;
@@ -34,6 +36,7 @@ pub use order::{Execution, Order, RunPaths};
 /// Every executor, in the order in which `auto` tries them.
 pub const EXECUTORS: &[Registration] = &[
     container::REGISTRATION,
+    apptainer::REGISTRATION,
     process::REGISTRATION,
     slurm::REGISTRATION,
     kubernetes::REGISTRATION,

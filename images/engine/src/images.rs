@@ -1,6 +1,9 @@
 //! Looking at images, naming and removing them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+};
 
 use bollard::{
     models::ImageInspect,
@@ -14,7 +17,7 @@ use crate::{
 };
 
 /// What an engine says about one image.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageFacts {
     /// Digest with its algorithm, `sha256:…`. Of the image's configuration or of its
     /// manifest, as the engine keeps images.
@@ -35,12 +38,16 @@ pub struct ImageFacts {
     pub volumes: Vec<String>,
     /// What it starts before a command; empty where it says nothing.
     pub entrypoint: Vec<String>,
+    /// What it starts, or gives its entry point, where no command is given.
+    pub command: Vec<String>,
     /// Whom it runs as; empty for root.
     pub user: String,
     /// The folder that it starts in; empty for `/`.
     pub workdir: String,
     /// `amd64`, `arm64`, …
     pub architecture: Option<String>,
+    /// The folder that it is unpacked in; `None` where an engine keeps it.
+    pub root: Option<PathBuf>,
 }
 
 impl From<ImageInspect> for ImageFacts {
@@ -67,9 +74,11 @@ impl From<ImageInspect> for ImageFacts {
                 .collect(),
             volumes: config.volumes.unwrap_or_default().into_iter().collect(),
             entrypoint: config.entrypoint.unwrap_or_default(),
+            command: config.cmd.unwrap_or_default(),
             user: config.user.unwrap_or_default(),
             workdir: config.working_dir.unwrap_or_default(),
             architecture: image.architecture,
+            root: None,
         }
     }
 }

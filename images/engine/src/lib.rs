@@ -1,15 +1,16 @@
-//! The one crate that knows bollard: connect, load, run, watch, remove.
+//! The one crate that knows bollard and Apptainer: connect, load, run, watch, remove.
 //!
 //! [`Engine::connect`] finds Docker or Podman; [`Engine::load`] brings an image
 //! in; [`Engine::create`] makes a hardened [`Container`] out of a
 //! [`ContainerSpec`], which can be started, waited for, watched and read, and is
 //! removed whatever happens. Nothing here pulls by itself ([`Engine::pull`] is for
 //! whoever asks), and nothing here touches a container or an image that it was not
-//! given by id, name or label.
+//! given by id, name or label. [`Apptainer`] runs the same specs where there is no engine.
 //!
 //! What engines do differently from what their API says is handled here, with
 //! the reason beside it, so that the rooms above see one behaviour.
 
+mod apptainer;
 mod attempt;
 mod body;
 mod connect;
@@ -30,6 +31,7 @@ mod spec;
 mod stats;
 mod sweep;
 
+pub use apptainer::{Apptainer, Store};
 pub use attempt::Attempt;
 pub use connect::Engine;
 pub use container::Container;

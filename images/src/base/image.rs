@@ -8,11 +8,12 @@ use std::{
     time::Instant,
 };
 
-use engine::{Endpoint, Engine, ImageFacts};
+use engine::{Endpoint, Engine, ImageFacts, Store};
 
 use crate::{
     Base, Digest, Error, Image, Result,
     error::at,
+    load::sandbox::{Origin, sandbox},
     login::{login, registry_of},
     progress::{Action, Meter},
     store::Cache,
@@ -116,18 +117,35 @@ async fn find_or_pull(
     pull(engine, reference, cache, next).await
 }
 
-/// The same with what the engine says of the image, which must be for this machine; `unfit` is the
-/// error where it is not.
-pub(crate) async fn in_engine(
-    engine: &Engine,
+/// The same with what is known of the image, which must be for this machine; `unfit` is the error
+/// where it is not. For Apptainer it is unpacked, also out of an archive.
+pub(crate) async fn found_in(
+    store: Store<'_>,
     reference: &str,
     cache: &Cache,
     (next, unpinned): (&str, &str),
     unfit: impl Fn(String) -> Error,
 ) -> Result<(ImageFacts, Pulled)> {
-    let (id, pulled) = find_or_pull(engine, reference, cache, next, unpinned).await?;
-    let Some(found) = engine.image(&id).await? else {
-        return Err(unfit("the engine has it no more; run again".to_owned()));
+    let (found, pulled) = match store {
+        Store::Engine(engine) => {
+            let (id, pulled) = find_or_pull(engine, reference, cache, next, unpinned).await?;
+            let found = engine.image(&id).await?;
+            let gone = || unfit("the engine has it no more; run again".to_owned());
+            (found.ok_or_else(gone)?, pulled)
+        }
+        Store::Apptainer(apptainer) => {
+            let Some(origin) = Origin::of(reference) else {
+                return Err(Error::Input(format!(
+                    "image {reference} is no file, and {} takes nothing from a registry by a name \
+                     that may come to mean another image; give an archive (`docker image save`), or \
+                     its digest: REGISTRY/REPOSITORY@sha256:DIGEST",
+                    apptainer.describe()
+                )));
+            };
+            let (found, seconds) = sandbox(origin, cache).await?;
+            let bytes = None;
+            (found, Pulled { seconds, bytes })
+        }
     };
     match &found.architecture {
         Some(other) if other != "amd64" => Err(unfit(format!("it is for {other}; expected amd64"))),
@@ -136,7 +154,7 @@ pub(crate) async fn in_engine(
 }
 
 /// Whether a reference says by its digest which image it means.
-fn is_pinned(reference: &str) -> bool {
+pub(crate) fn is_pinned(reference: &str) -> bool {
     let pinned = reference.rsplit_once('@');
     pinned.is_some_and(|(name, digest)| !name.is_empty() && digest.parse::<Digest>().is_ok())
 }

@@ -1,8 +1,10 @@
 //! Bringing an assembled image into an engine: only what is missing, checked afterwards.
 
+mod inside;
 pub mod inventory;
 pub(crate) mod own;
 pub(crate) mod ready_made;
+pub(crate) mod sandbox;
 
 use std::{
     collections::BTreeSet,
@@ -56,6 +58,21 @@ impl Loaded {
             Self::Thin { sent_bytes } | Self::Full { sent_bytes } => Some(sent_bytes),
         }
     }
+}
+
+/// An assembled image, unpacked for Apptainer: what it is made of, and where it is.
+pub async fn unpacked(
+    assembly: &Arc<Assembly>,
+    cache: &Cache,
+) -> Result<(ImageFacts, engine::ImageFacts)> {
+    let origin = sandbox::Origin::Assembly(Arc::clone(assembly));
+    let (found, load_seconds) = sandbox::sandbox(origin, cache).await?;
+    let facts = ImageFacts {
+        id: Some(found.id.clone()),
+        load_seconds,
+        ..assembly.facts.clone()
+    };
+    Ok((facts, found))
 }
 
 /// An image that the engine has.

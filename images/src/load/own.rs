@@ -1,13 +1,13 @@
 //! Images of the user's own, made by whomever: what they are is asked of the engine, and of the
 //! Python in them.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
-use engine::{ContainerSpec, Engine, ImageFacts as Declared, Owner, User};
+use engine::{Apptainer, ContainerSpec, Engine, ImageFacts as Declared, Owner, Store, User};
 use record::{ImageFacts, ImageParts};
 use serde::Deserialize;
 
-use crate::{Error, Result, base::image::in_engine, error::at, store::Cache};
+use crate::{Error, Result, base::image::found_in, error::at, store::Cache};
 
 /// What an image's Python says of it: packages, and versions where it has torch.
 const SCRIPT: &str = include_str!("inventory.py");
@@ -29,6 +29,8 @@ pub struct OwnImage {
     pub facts: ImageFacts,
     /// What to know before reading a report: what the image declares, and what could not be read.
     pub notes: Vec<String>,
+    /// What it declares, and where it is.
+    pub declared: Declared,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -38,10 +40,10 @@ struct Inventory {
     packages: BTreeMap<String, String>,
 }
 
-/// An image by its reference, name or ID in the engine: any, whoever made it. One with a digest is
-/// pulled where the engine lacks it, and no other. `python`: the interpreter that says what it holds.
+/// An image by its reference, name or ID in the engine, or its archive where it is Apptainer that is
+/// to run it: any, whoever made it. One with a digest is pulled where it is not there, and no other. `python`: the interpreter that says what it holds.
 pub async fn own_image(
-    engine: &Engine,
+    store: Store<'_>,
     reference: &str,
     python: &str,
     cache: &Cache,
@@ -51,7 +53,7 @@ pub async fn own_image(
                     REPOSITORY@sha256:DIGEST";
     let unfit = |problem: String| Error::Input(format!("image {reference}: {problem}"));
     let words = (next, unpinned);
-    let (found, pulled) = in_engine(engine, reference, cache, words, unfit).await?;
+    let (found, pulled) = found_in(store, reference, cache, words, unfit).await?;
     let mut notes = declared(reference, &found);
     let spec = ContainerSpec {
         image: found.id.clone(),
@@ -60,11 +62,15 @@ pub async fn own_image(
         labels: Owner::this_process("images", "look").labels(),
         environment: [("HOME".to_owned(), "/tmp".to_owned())].into(),
         user: User::OfImage,
-        shadowed: found.volumes,
+        shadowed: found.volumes.clone(),
         is_tmp_executable: true,
         ..ContainerSpec::default()
     };
-    let inventory = match inventory(engine, &spec).await {
+    let told = match store {
+        Store::Engine(engine) => in_container(engine, &spec).await,
+        Store::Apptainer(apptainer) => in_sandbox(apptainer, &found, &spec).await,
+    };
+    let inventory = match told.and_then(|(code, said)| inventory(code, &said)) {
         Ok(inventory) => inventory,
         Err(Error::Engine(error)) if error.is_engine_gone() => return Err(error.into()),
         Err(error) => {
@@ -78,7 +84,7 @@ pub async fn own_image(
     let parts = ImageParts {
         versions: inventory.versions,
         packages: inventory.packages,
-        environment: found.environment,
+        environment: found.environment.clone(),
         gpu_code: Some(String::new()),
         ..ImageParts::default()
     };
@@ -96,8 +102,9 @@ pub async fn own_image(
             parts: Some(parts),
             ..ImageFacts::default()
         },
-        id: found.id,
+        id: found.id.clone(),
         notes,
+        declared: found,
     })
 }
 
@@ -115,15 +122,18 @@ fn declared(reference: &str, image: &Declared) -> Vec<String> {
     )];
     if !image.volumes.is_empty() {
         notes.push(format!(
-            "{reference} declares VOLUME {}: empty folders in memory in every run",
+            "{reference} declares VOLUME {}: empty folders in every run",
             image.volumes.join(", ")
         ));
     }
     notes
 }
 
+/// How the script ended, and what it said.
+type Told = (Option<i64>, Vec<u8>);
+
 /// Starts the script in a container, which goes with it.
-async fn inventory(engine: &Engine, spec: &ContainerSpec) -> Result<Inventory> {
+async fn in_container(engine: &Engine, spec: &ContainerSpec) -> Result<Told> {
     let folder = tempfile::tempdir().map_err(at(&std::env::temp_dir()))?;
     let log = folder.path().join("log");
     let mut container = engine.create(spec).await?;
@@ -136,14 +146,31 @@ async fn inventory(engine: &Engine, spec: &ContainerSpec) -> Result<Inventory> {
     .await;
     container.remove().await?;
     let exit = told?;
-    let said = fs::read(&log).map_err(at(&log))?;
-    let said = String::from_utf8_lossy(&said);
+    Ok((exit.code, fs::read(&log).map_err(at(&log))?))
+}
+
+async fn in_sandbox(apptainer: &Apptainer, image: &Declared, spec: &ContainerSpec) -> Result<Told> {
+    let folder = tempfile::tempdir().map_err(at(&std::env::temp_dir()))?;
+    let command = apptainer.command(image, spec, folder.path(), false)?;
+    let mut command = tokio::process::Command::from(command);
+    let output = tokio::time::timeout(PATIENCE, command.kill_on_drop(true).output());
+    let Ok(output) = output.await else {
+        let seconds = PATIENCE.as_secs();
+        return Err(Error::Trouble(format!("no answer in {seconds} s")));
+    };
+    let output = output.map_err(at(Path::new("apptainer")))?;
+    let said = [output.stderr, output.stdout].concat();
+    Ok((output.status.code().map(i64::from), said))
+}
+
+fn inventory(code: Option<i64>, said: &[u8]) -> Result<Inventory> {
+    let said = String::from_utf8_lossy(said);
     // What a library prints while it is imported stands before it.
     let last = said.lines().rev().find(|line| line.starts_with('{'));
     let inventory = last.and_then(|line| serde_json::from_str::<Inventory>(line).ok());
     inventory.ok_or_else(|| {
         let line = said.lines().next_back().unwrap_or_default();
         let line: String = line.chars().take(200).collect();
-        Error::Trouble(format!("ended with {:?}: {line}", exit.code))
+        Error::Trouble(format!("ended with {code:?}: {line}"))
     })
 }

@@ -1,13 +1,8 @@
 //! Images that are complete: what they are is read off their labels, and nothing is built.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Read as _},
-    ops::RangeInclusive,
-    path::Path,
-};
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use engine::{Container, ContainerSpec, Engine, Owner};
+use engine::{ContainerSpec, Owner, Store};
 use record::{ImageFacts, ImageParts};
 
 use crate::{
@@ -16,9 +11,9 @@ use crate::{
         compat_check::{PRELOAD, changes_runs},
         contents::{SCENARIO_IN_IMAGE, ToldParts},
     },
-    base::image::in_engine,
+    base::image::found_in,
     catalog::is_name,
-    error::at,
+    load::inside::{Inside, loaded},
     spec::{
         gpu::{GpuArchitecture, gpu_code},
         reserved::{
@@ -32,9 +27,6 @@ use crate::{
 /// The versions of the protocol that the workload of an image may speak: the oldest that a run can
 /// be ordered and read in, up to that of this build.
 pub const PROTOCOLS: RangeInclusive<u32> = 3..=protocol::VERSION;
-
-/// Far above what a scenario binary takes.
-const LARGEST_SCENARIO: usize = 256 << 20;
 
 /// Most bytes of a label: what an image holds has thousands of packages at most, all else is a name,
 /// a number or a digest.
@@ -57,6 +49,8 @@ pub struct ReadyMade {
     pub gpu_architectures: Vec<GpuArchitecture>,
     /// What it is made of, under that name; its scenario binary is the one that was found in it.
     pub facts: ImageFacts,
+    /// What it declares, and where it is.
+    pub declared: engine::ImageFacts,
 }
 
 /// An image by its reference, name or ID in the engine; one with a digest is pulled where the engine
@@ -67,7 +61,7 @@ pub struct ReadyMade {
 /// as by `FROM` in a Dockerfile, inherits them. So what is measured is held against them: the
 /// scenario binary by its digest, PyTorch's libraries by their sizes, and what would change a run
 /// (variables, `/etc/ld.so.preload`) by what the spec allowed.
-pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Result<ReadyMade> {
+pub async fn ready_made(store: Store<'_>, reference: &str, cache: &Cache) -> Result<ReadyMade> {
     let program = protocol::program();
     let next = format!(
         "Where no registry can be reached, write it to a file where it can be built (`{program} \
@@ -83,7 +77,7 @@ pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Resu
         ))
     };
     let words = (&*next, &*unpinned);
-    let (found, pulled) = in_engine(engine, reference, cache, words, &unfit).await?;
+    let (found, pulled) = found_in(store, reference, cache, words, &unfit).await?;
     // Before anything is made of it: an engine copies what lies there.
     if !found.volumes.is_empty() {
         return Err(unfit(format!(
@@ -98,9 +92,17 @@ pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Resu
         labels: Owner::this_process("images", "look").labels(),
         ..ContainerSpec::default()
     };
-    let container = engine.create(&spec).await?;
-    let looked = told.problem(&container, &found.environment).await;
-    container.remove().await?;
+    let looked = match (&found.root, store) {
+        (Some(root), _) => told.problem(Inside::Folder(root), &found.environment).await,
+        (None, Store::Engine(engine)) => {
+            let container = engine.create(&spec).await?;
+            let looked = told.problem(Inside::Container(&container), &found.environment);
+            let looked = looked.await;
+            container.remove().await?;
+            looked
+        }
+        (None, Store::Apptainer(_)) => Ok(Some("it is not unpacked; run again".to_owned())),
+    };
     if let Some(problem) = looked? {
         return Err(unfit(problem));
     }
@@ -109,7 +111,7 @@ pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Resu
     let parts = ImageParts {
         versions: [("torch".to_owned(), version.to_owned())].into(),
         packages: told.parts.packages,
-        environment: found.environment,
+        environment: found.environment.clone(),
         libraries: told.parts.libraries,
         gpu_code: Some(code),
     };
@@ -128,7 +130,8 @@ pub async fn ready_made(engine: &Engine, reference: &str, cache: &Cache) -> Resu
             parts: Some(parts),
             ..ImageFacts::default()
         },
-        id: found.id,
+        id: found.id.clone(),
+        declared: found,
         name: told.name,
         has_cuda: told.has_cuda,
         gpu_architectures: told.gpu_architectures,
@@ -230,11 +233,11 @@ impl Told {
     /// What in the image is otherwise. Nothing of it is run: the container is never started.
     async fn problem(
         &self,
-        container: &Container,
+        inside: Inside<'_>,
         environment: &BTreeMap<String, String>,
     ) -> Result<Option<String>> {
         const CHANGED: &str = "it was changed after it was built";
-        let Some(scenario) = scenario_in(container).await? else {
+        let Some(scenario) = inside.scenario().await? else {
             return Ok(Some(format!(
                 "it has no workload: no file `{SCENARIO_IN_IMAGE}`; build it with `{} images build`",
                 protocol::program()
@@ -247,8 +250,8 @@ impl Told {
                 self.scenario
             )));
         }
-        let preload = container.stat(PRELOAD).await?;
-        let is_preloading = preload.is_some_and(|file| file.size_bytes > 0);
+        let preload = inside.size(PRELOAD).await?;
+        let is_preloading = preload.is_some_and(|bytes| bytes > 0);
         let names = environment.keys().map(String::as_str);
         let changing: Vec<&str> = names
             .filter(|name| changes_runs(name))
@@ -273,7 +276,7 @@ impl Told {
             .iter()
             .filter(|(name, _)| is_torch(name))
         {
-            let problem = match loaded(container, name, environment).await? {
+            let problem = match loaded(inside, name, environment).await? {
                 None => "is in none of them".to_owned(),
                 Some((path, found)) if found > *told || (found < *told && !is_slim) => {
                     format!("is {path} of {found} bytes, not of {told}")
@@ -287,55 +290,4 @@ impl Told {
         }
         Ok(None)
     }
-}
-
-/// Where the loader finds a library, and its size.
-async fn loaded(
-    container: &Container,
-    name: &str,
-    environment: &BTreeMap<String, String>,
-) -> Result<Option<(String, u64)>> {
-    let path = environment.get("LD_LIBRARY_PATH");
-    for folder in path.iter().flat_map(|path| path.split(':')) {
-        let path = format!("{}/{name}", folder.trim_end_matches('/'));
-        let mut file = container.stat(&path).await?;
-        if let Some(target) = file.as_ref().and_then(|file| file.link_target.clone()) {
-            file = container.stat(&target).await?;
-        }
-        if let Some(file) = file {
-            return Ok(Some((path, file.size_bytes)));
-        }
-    }
-    Ok(None)
-}
-
-/// The digest of the scenario binary in a container; `None` where it has none.
-async fn scenario_in(container: &Container) -> Result<Option<Digest>> {
-    let mut archive = Vec::new();
-    let is_there = container.copy_out(SCENARIO_IN_IMAGE, |bytes| {
-        archive.extend_from_slice(bytes);
-        if archive.len() > LARGEST_SCENARIO {
-            return Err(io::Error::other(format!(
-                "`{SCENARIO_IN_IMAGE}` is larger than {LARGEST_SCENARIO} bytes"
-            )));
-        }
-        Ok(())
-    });
-    if !is_there.await? {
-        return Ok(None);
-    }
-    let mut archive = tar::Archive::new(archive.as_slice());
-    let entry = archive
-        .entries()
-        .and_then(|mut entries| entries.next().transpose());
-    let unreadable = at(Path::new(SCENARIO_IN_IMAGE));
-    let Some(mut file) = entry.map_err(&unreadable)? else {
-        return Ok(None);
-    };
-    if !file.header().entry_type().is_file() {
-        return Ok(None);
-    }
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(&unreadable)?;
-    Ok(Some(Digest::of(&bytes)))
 }

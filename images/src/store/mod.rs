@@ -48,11 +48,13 @@ const LIBRARIES: &str = "libraries";
 const WORK_FOLDERS: [&str; 2] = ["locks", "tmp"];
 /// What saves hashing alone: many small files.
 const NOTES: [&str; 2] = ["hashes", "layers"];
-const FOLDERS: [&str; 7] = [
-    "wheels", "debs", LIBRARIES, "libtorch", "bases", PROGRAMS, PUSHED,
+const FOLDERS: [&str; 8] = [
+    "wheels", "debs", LIBRARIES, "libtorch", "bases", PROGRAMS, PUSHED, SANDBOXES,
 ];
 /// Compressed layers, as registries have them.
 pub(crate) const PUSHED: &str = "pushed";
+/// Images that are unpacked for Apptainer, by their IDs.
+pub(crate) const SANDBOXES: &str = "sandboxes";
 /// Scenario binaries, by what they were made from.
 const PROGRAMS: &str = "programs";
 

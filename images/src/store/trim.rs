@@ -127,6 +127,13 @@ impl Cache {
         Ok(())
     }
 
+    /// Bytes of all files below a folder, each counted once.
+    pub(crate) fn weigh(folder: &Path) -> Result<u64> {
+        let mut linked = BTreeMap::new();
+        let own = weigh(folder, &mut linked)?;
+        Ok(own + linked.values().sum::<u64>())
+    }
+
     fn things(&self) -> Result<Vec<Thing>> {
         let mut found = Vec::new();
         for folder in FOLDERS {

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
 
-use engine::{ContainerSpec, Endpoint, Engine};
+use engine::{Apptainer, ContainerSpec, Endpoint, Engine, Store};
 use images::{
     Assembly, Loaded, ensure,
     inventory::{self, Present},
@@ -97,7 +97,7 @@ async fn an_image_travels_in_an_archive_and_says_what_it_is() {
     let output = Command::new("docker").args(load).arg(&plain).output();
     let output = output.unwrap();
     assert!(output.status.success(), "{output:?}");
-    let loaded = ready_made(&engine, &assembly.reference, &cache)
+    let loaded = ready_made(Store::Engine(&engine), &assembly.reference, &cache)
         .await
         .unwrap();
     let ids = [&assembly.config_id, &assembly.manifest_id].map(ToString::to_string);
@@ -207,7 +207,7 @@ async fn what_was_made_of_an_image_is_not_believed_for_its_labels() {
     let assembly = Arc::new(world.assemble().unwrap());
     let ready = bring(&engine, &world, &assembly).await;
     // What its own spec sets is no surprise.
-    ready_made(&engine, &ready.id, &world.cache())
+    ready_made(Store::Engine(&engine), &ready.id, &world.cache())
         .await
         .unwrap();
     let torch = "/opt/torchgauge/libtorch/lib/libtorch_cpu.so";
@@ -241,7 +241,7 @@ async fn what_was_made_of_an_image_is_not_believed_for_its_labels() {
     }
     // What harms nothing is taken: another entry point is not what is started.
     let reference = derived(&assembly.reference, &world, "ENTRYPOINT [\"/other\"]");
-    ready_made(&engine, &reference, &world.cache())
+    ready_made(Store::Engine(&engine), &reference, &world.cache())
         .await
         .unwrap();
     engine.remove_image(&reference).await.unwrap();
@@ -261,7 +261,7 @@ async fn only_what_has_a_digest_is_pulled() {
         ("localhost:1/team/images", "pulling needs a digest"),
         (pinned.as_str(), "cannot be pulled"),
     ] {
-        let error = ready_made(&engine, reference, &world.cache())
+        let error = ready_made(Store::Engine(&engine), reference, &world.cache())
             .await
             .unwrap_err();
         let said = error.to_string();
@@ -289,7 +289,18 @@ fn derived(from: &str, world: &World, lines: &str) -> String {
 
 /// Checks that an image cannot be taken as it is, with this reason, and removes it.
 async fn refused(engine: &Engine, reference: &str, world: &World, says: &str) {
-    let error = ready_made(engine, reference, &world.cache())
+    let error = ready_made(Store::Engine(engine), reference, &world.cache())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains(says), "{error}");
+    // Unpacked it is looked at in the same way.
+    let file = world.path("refused.tar");
+    let archive = file.to_str().unwrap();
+    let save = ["image", "save", "--output", archive, reference];
+    let status = Command::new("docker").args(save).status().unwrap();
+    assert!(status.success(), "{save:?}");
+    let apptainer = Apptainer::find().unwrap();
+    let error = ready_made(Store::Apptainer(&apptainer), archive, &world.cache())
         .await
         .unwrap_err();
     assert!(error.to_string().contains(says), "{error}");

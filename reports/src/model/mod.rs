@@ -31,3 +31,4 @@ pub(crate) use report::{CellSummary, Counts, GateOutcome, Headline, SessionSumma
 pub use source::Source;
 pub(crate) use spread::Spread;
 pub use view::View;
+pub(crate) use warnings::not_isolated;

@@ -257,15 +257,21 @@ fn plain(version: &str) -> &str {
 }
 
 fn missing_isolation(view: &View) -> Option<String> {
+    let (is_whole, count, missing) = not_isolated(view)?;
+    Some(if is_whole {
+        format!("Not isolated: {count} in no container, without {missing}.")
+    } else {
+        format!("Partly isolated: {count} without {missing}.")
+    })
+}
+
+/// Whether runs were in no container at all, how many were not isolated, and what was missing.
+pub(crate) fn not_isolated(view: &View) -> Option<(bool, String, String)> {
     let words = tally(view, |_| true, |run| &run.isolation.missing);
     let words: Vec<&str> = words.into_keys().collect();
     let runs = view.runs.iter().flatten();
     let count = runs.filter(|run| !run.isolation.missing.is_empty()).count();
-    (count > 0).then(|| {
-        let count = plural(count, "run was", "runs were");
-        format!(
-            "Not isolated: {count} in no container, without {}.",
-            words.join(", ")
-        )
-    })
+    let is_whole = words.contains(&"file system");
+    let count = (count > 0).then(|| plural(count, "run was", "runs were"))?;
+    Some((is_whole, count, words.join(", ")))
 }

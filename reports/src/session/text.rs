@@ -4,12 +4,9 @@ use record::Reason;
 
 use super::cells;
 use crate::{
-    model::{Failure, View, stage_word},
+    model::{Failure, View, not_isolated, stage_word},
     render::text::grid,
-    words::{
-        comparison,
-        format::{clean, plural},
-    },
+    words::{comparison, format::clean},
 };
 
 pub use crate::render::text::{Style, columns};
@@ -24,16 +21,12 @@ pub fn table(view: &View, style: Style) -> String {
     isolation(view) + &grid(&cells::table(view, true), style) + gap + &failures
 }
 
-/// What is to be seen before any number: that runs were not isolated.
+/// What is to be seen before any number: that runs were not isolated, or not in all.
 fn isolation(view: &View) -> String {
-    let runs = view.runs.iter().flatten();
-    let count = runs.filter(|run| !run.isolation.missing.is_empty()).count();
-    match count {
-        0 => String::new(),
-        _ => format!(
-            "not isolated: {} in no container\n",
-            plural(count, "run was", "runs were")
-        ),
+    match not_isolated(view) {
+        None => String::new(),
+        Some((true, count, _)) => format!("not isolated: {count} in no container\n"),
+        Some((false, count, missing)) => format!("partly isolated: {count} without {missing}\n"),
     }
 }
 

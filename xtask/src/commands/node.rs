@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bench_suite::session::Totals;
+use bench_suite::{executors::Choice, session::Totals};
 use clap::Args;
 use record::SessionFolder;
 
@@ -60,9 +60,13 @@ pub(super) async fn carry_out(
     }
     let (mut sources, mut share) = (args.sources.clone(), args.share.clone());
     resume::as_begun(&session, &mut sources, &mut share);
+    let engine = match asked.engine.parse().map_err(Error::Input)? {
+        Choice::Auto => Choice::Isolated,
+        named => named,
+    };
     let target = TargetArgs {
         image: asked.images,
-        engine: Some(asked.engine.parse().map_err(Error::Input)?),
+        engine: Some(engine),
         device: Some(asked.device),
         sources,
     };

@@ -1,11 +1,13 @@
 //! What happens to machines that measure, done to the real command: signals, kills, neighbours,
 //! GPUs that get hot, shared or lost.
 //!
-//! Nothing is measured: runs are the mock engine's, and the GPUs are those of a library that
-//! stands in for NVML (`bench-suite/tests/nvml/fake.c`). Everything in between is the real thing.
+//! Little is measured: runs are the mock engine's, but for those of Apptainer, and the GPUs
+//! are those of a library that stands in for NVML (`bench-suite/tests/nvml/fake.c`). Everything in between is the real thing.
 
 mod action;
 mod api_server;
+mod apptainer;
+mod apptainer_ready;
 mod driver;
 mod fit;
 mod gpus;
@@ -13,6 +15,8 @@ mod interruptions;
 mod kubernetes;
 mod links;
 mod nodes;
+#[path = "../common/python.rs"]
+mod python_image;
 mod refusals;
 mod slurm;
 mod support;

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::support::{Home, Running, until};
 
-const CONF: &str = "/run/torchgauge-slurm/slurm.conf";
+pub(crate) const CONF: &str = "/run/torchgauge-slurm/slurm.conf";
 
 /// A command of Slurm's on the tests' cluster.
 fn slurm(words: &[&str]) -> String {

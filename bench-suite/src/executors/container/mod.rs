@@ -2,9 +2,9 @@
 
 mod end;
 mod gpu_probe;
-mod program;
+pub(super) mod program;
 mod ready;
-mod spec;
+pub(super) mod spec;
 mod stats;
 
 use std::{
@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engine::{Endpoint, Engine, Exit, GpuAccess, Product};
+use engine::{Endpoint, Engine, Exit, GpuAccess, Product, Store};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use protocol::Device;
@@ -256,8 +256,8 @@ impl Executor for Container {
         &self.hosts
     }
 
-    fn engine(&self) -> Option<&Engine> {
-        Some(&self.engine)
+    fn store(&self) -> Option<Store<'_>> {
+        Some(Store::Engine(&self.engine))
     }
 
     fn runs_programs(&self) -> bool {

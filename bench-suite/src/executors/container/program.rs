@@ -24,8 +24,14 @@ const HOOK_FOLDER: &str = "/run/torchgauge/python";
 /// Between two looks at what a program reported.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a program that has reported all may take to end by itself, and then by SIGTERM.
-const BY_ITSELF: Duration = Duration::from_secs(1);
-const BY_SIGTERM: Duration = Duration::from_secs(5);
+pub(in crate::executors) const BY_ITSELF: Duration = Duration::from_secs(1);
+pub(in crate::executors) const BY_SIGTERM: Duration = Duration::from_secs(5);
+
+/// How a program that has reported all was ended.
+pub(in crate::executors) const ENDED: &str =
+    "the program went on after its measured steps and was ended by SIGTERM";
+pub(in crate::executors) const KILLED: &str =
+    "the program went on after its measured steps, ignored SIGTERM, and was ended by SIGKILL";
 
 /// A container that runs a program in place of the built-in workload: as its image says, where the
 /// program says nothing else.
@@ -169,7 +175,7 @@ fn copy_to(source: &Path, target: &Path) -> io::Result<()> {
 }
 
 /// Comes back when the run is over by what its program reported; never where it is to end by itself.
-pub(super) async fn reported(order: &Order) {
+pub(in crate::executors) async fn reported(order: &Order) {
     if !order.ends_by_report() {
         return std::future::pending().await;
     }
@@ -201,10 +207,10 @@ pub(super) async fn end(container: &engine::Container) -> Result<Exit, &'static 
         return Ok(exit);
     }
     if container.terminate().await.is_ok() && ended(BY_SIGTERM).await.is_ok() {
-        return Err("the program went on after its measured steps and was ended by SIGTERM");
+        return Err(ENDED);
     }
     let _ = container.kill().await;
-    Err("the program went on after its measured steps, ignored SIGTERM, and was ended by SIGKILL")
+    Err(KILLED)
 }
 
 #[cfg(test)]

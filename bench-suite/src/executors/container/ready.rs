@@ -1,6 +1,6 @@
 //! Before the first container: images in the engine, and a way to each GPU.
 
-use engine::{Endpoint, Engine, GpuAccess, GpuHost, gpu::candidates};
+use engine::{Endpoint, Engine, GpuAccess, GpuHost, Store, gpu::candidates};
 use protocol::Device;
 use record::{EngineFacts, Place, word_of};
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ impl Container {
     ) -> Result<Prepared, ExecutorError> {
         let mut prepared = Prepared::default();
         for name in images {
-            let loaded = source.load(name, &self.engine).await;
+            let loaded = source.load(name, Store::Engine(&self.engine)).await;
             let loaded = loaded.map_err(ExecutorError::Image)?;
             let image = ContainerImage {
                 image: loaded.id,

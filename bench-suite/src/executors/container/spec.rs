@@ -7,7 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use engine::{ContainerSpec, Mount, Owner, Ulimit};
+use engine::{ContainerSpec, GpuAccess, ImageFacts, Mount, Owner, Ulimit};
+use protocol::Device;
 use record::{Reason, Stage};
 
 use super::{
@@ -44,70 +45,80 @@ impl Container {
             Err(error) => return Err(not_started(&error, Stage::Create)),
         };
         execution.record.image_id = Some(facts.id.clone());
-        write_files(order).map_err(|error| no_files(&error))?;
-        let environment = self.environment(order, image, &facts.environment);
-        let mut mounts = vec![
-            mount(order.run_file(), RUN_FILE, true),
-            mount(order.results_file(), RESULTS_FILE, false),
-        ];
-        let snapshot = order.snapshot_file();
-        mounts.extend(snapshot.map(|file| mount(file, SNAPSHOT_FILE, false)));
-        let kernel_cache = order.shared_kernel_cache();
-        mounts.extend(kernel_cache.map(|cache| mount(cache, KERNEL_CACHE_FOLDER, false)));
-        let devices: BTreeSet<_> = order.cell.places.iter().map(|place| place.device).collect();
-        let devices = devices.into_iter();
-        let spec = ContainerSpec {
-            name: Some(name(order)),
-            image: image.image.clone(),
-            entrypoint: image.entrypoint.clone(),
-            command: vec![RUN_FILE.to_owned(), RESULTS_FILE.to_owned()],
-            environment,
-            labels: Owner::this_process(&order.session, &order.run).labels(),
-            mounts,
-            limits: engine_limits(order),
-            ipc: order.cell.limits.ipc,
-            gpus: devices
-                .filter_map(|device| self.gpus.get(&device).cloned())
-                .collect(),
-            ..ContainerSpec::default()
-        };
-        match order.cell.work.program() {
-            None => Ok(spec),
-            Some(program) => {
-                program::change(spec, program, order, &facts).map_err(|error| no_files(&error))
-            }
-        }
+        of(order, image, &facts, &self.gpus)
     }
+}
 
-    /// The workload's variables, over those that the engine knows of the image.
-    fn environment(
-        &self,
-        order: &Order,
-        image: &ContainerImage,
-        in_engine: &BTreeMap<String, String>,
-    ) -> BTreeMap<String, String> {
-        let mut environment = BTreeMap::from([
-            ("HOME".to_owned(), HOME.to_owned()),
-            ("XDG_CACHE_HOME".to_owned(), HOME.to_owned()),
-        ]);
-        if order.cell.device().is_cuda() {
-            let folder = match order.shared_kernel_cache() {
-                Some(_) => KERNEL_CACHE_FOLDER.to_owned(),
-                None => format!("{HOME}/{KERNEL_CACHE}"),
-            };
-            environment.insert(protocol::KERNEL_CACHE_VARIABLE.to_owned(), folder);
+/// The container that carries an order out in an image that is there, with its files.
+pub(in crate::executors) fn of(
+    order: &Order,
+    image: &ContainerImage,
+    facts: &ImageFacts,
+    gpus: &BTreeMap<Device, GpuAccess>,
+) -> Result<ContainerSpec, End> {
+    write_files(order).map_err(|error| no_files(&error))?;
+    let environment = environment(order, image, &facts.environment, gpus);
+    let mut mounts = vec![
+        mount(order.run_file(), RUN_FILE, true),
+        mount(order.results_file(), RESULTS_FILE, false),
+    ];
+    let snapshot = order.snapshot_file();
+    mounts.extend(snapshot.map(|file| mount(file, SNAPSHOT_FILE, false)));
+    let kernel_cache = order.shared_kernel_cache();
+    mounts.extend(kernel_cache.map(|cache| mount(cache, KERNEL_CACHE_FOLDER, false)));
+    let devices: BTreeSet<_> = order.cell.places.iter().map(|place| place.device).collect();
+    let devices = devices.into_iter();
+    let spec = ContainerSpec {
+        name: Some(name(order)),
+        image: image.image.clone(),
+        entrypoint: image.entrypoint.clone(),
+        command: vec![RUN_FILE.to_owned(), RESULTS_FILE.to_owned()],
+        environment,
+        labels: Owner::this_process(&order.session, &order.run).labels(),
+        mounts,
+        limits: engine_limits(order),
+        ipc: order.cell.limits.ipc,
+        gpus: devices
+            .filter_map(|device| gpus.get(&device).cloned())
+            .collect(),
+        ..ContainerSpec::default()
+    };
+    match order.cell.work.program() {
+        None => Ok(spec),
+        Some(program) => {
+            program::change(spec, program, order, facts).map_err(|error| no_files(&error))
         }
-        environment.extend(image.environment.clone());
-        environment.extend(order.environment.clone());
-        if let Some(gpu) = self.gpus.get(&order.cell.device()) {
-            const VARIABLE: &str = "LD_LIBRARY_PATH";
-            let before = environment.get(VARIABLE).or(in_engine.get(VARIABLE));
-            if let Some(path) = gpu.library_path(before.map(String::as_str)) {
-                environment.insert(VARIABLE.to_owned(), path);
-            }
-        }
-        environment
     }
+}
+
+/// The workload's variables, over those that the image declares.
+fn environment(
+    order: &Order,
+    image: &ContainerImage,
+    declared: &BTreeMap<String, String>,
+    gpus: &BTreeMap<Device, GpuAccess>,
+) -> BTreeMap<String, String> {
+    let mut environment = BTreeMap::from([
+        ("HOME".to_owned(), HOME.to_owned()),
+        ("XDG_CACHE_HOME".to_owned(), HOME.to_owned()),
+    ]);
+    if order.cell.device().is_cuda() {
+        let folder = match order.shared_kernel_cache() {
+            Some(_) => KERNEL_CACHE_FOLDER.to_owned(),
+            None => format!("{HOME}/{KERNEL_CACHE}"),
+        };
+        environment.insert(protocol::KERNEL_CACHE_VARIABLE.to_owned(), folder);
+    }
+    environment.extend(image.environment.clone());
+    environment.extend(order.environment.clone());
+    if let Some(gpu) = gpus.get(&order.cell.device()) {
+        const VARIABLE: &str = "LD_LIBRARY_PATH";
+        let before = environment.get(VARIABLE).or(declared.get(VARIABLE));
+        if let Some(path) = gpu.library_path(before.map(String::as_str)) {
+            environment.insert(VARIABLE.to_owned(), path);
+        }
+    }
+    environment
 }
 
 pub(super) fn mount(source: PathBuf, target: &str, read_only: bool) -> Mount {

@@ -1,7 +1,5 @@
 //! Runs as plain processes, where there is no container engine.
 
-mod group;
-
 use std::{
     collections::BTreeMap,
     env,
@@ -11,7 +9,7 @@ use std::{
     process::Stdio,
     sync::Arc,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures_util::future::BoxFuture;
@@ -23,18 +21,16 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Execution, Executor, ExecutorError, ImageSource, KERNEL_CACHE, LocalRuntime, Order, Prepared,
     Registration,
-    oom_kills::OomKills,
+    group::{self, follow},
     order::{RESULTS_FILE, RUN_FILE, no_files, no_image},
 };
 use crate::{
     host::{
-        Host, Target,
+        Host,
         local::{self, LIBRARY_VARIABLE},
     },
-    log,
     outcome::End,
 };
-use group::{Group, explain};
 
 pub(super) const REGISTRATION: Registration = Registration {
     word: "process",
@@ -93,45 +89,21 @@ impl Process {
 
     async fn carry_out(&self, order: &Order, cancel: &CancellationToken) -> Execution {
         let mut execution = Execution::new(self.isolation());
-        execution.record.warnings = unapplied(order);
+        execution.record.warnings.extend(unapplied(order));
         let Some(runtime) = self.runtimes.get(&order.cell.plan.image) else {
             return execution.ended(no_image(&order.cell.plan.image));
         };
         if let Err(error) = order.write_files() {
             return execution.ended(no_files(&error));
         }
-        let kills_before = OomKills::now();
-        let bystanders = order.bystanders(self.hosts[0].as_ref());
-        execution.record.harness.create_seconds = execution.began.elapsed().as_secs_f64();
-
-        let starting = Instant::now();
-        let child = match spawn(runtime, order) {
-            Ok(child) => child,
-            Err(error) => {
-                let message = format!("cannot start {}: {error}", runtime.program.display());
-                let end = End::never(Reason::ImageBroken, Stage::Start, message);
-                return execution.ended(end);
-            }
-        };
-        let mut group = Group::of(child);
-        execution.record.harness.start_seconds = starting.elapsed().as_secs_f64();
-        let target = Target::Process { pid: group.id };
-        let watch = order.watch(self.hosts[0].as_ref(), execution.began, target, bystanders);
-        let end = group.end(order, watch.gpu_lost(), cancel).await;
-        execution.record.monitor = watch.end().monitor();
-        let removing = Instant::now();
-        if group.leave_nothing() {
-            let note = "processes that the workload left behind were ended";
-            execution.record.notes.push(note.to_owned());
-        }
-        if let Err(error) = log::shorten(&order.log, order.cell.limits.log_bytes) {
-            execution
-                .record
-                .notes
-                .push(format!("log not shortened: {error}"));
-        }
-        execution.record.harness.remove_seconds = removing.elapsed().as_secs_f64();
-        execution.ended(explain(end, kills_before))
+        let host = self.hosts[0].as_ref();
+        let spawn = || spawn(runtime, order);
+        let end = follow(order, host, &mut execution, cancel, spawn).await;
+        let end = end.unwrap_or_else(|error| {
+            let message = format!("cannot start {}: {error}", runtime.program.display());
+            End::never(Reason::ImageBroken, Stage::Start, message)
+        });
+        execution.ended(end)
     }
 }
 
@@ -183,14 +155,9 @@ impl Executor for Process {
 }
 
 /// Limits that only a container can hold.
-fn unapplied(order: &Order) -> Vec<String> {
-    match &order.cell.limits.of_containers()[..] {
-        [] => Vec::new(),
-        names => vec![format!(
-            "limits not applied without a container: {}",
-            names.join(", ")
-        )],
-    }
+fn unapplied(order: &Order) -> Option<String> {
+    let names = order.cell.limits.of_containers().join(", ");
+    (!names.is_empty()).then(|| format!("limits not applied without a container: {names}"))
 }
 
 fn spawn(runtime: &LocalRuntime, order: &Order) -> io::Result<Child> {

@@ -110,8 +110,11 @@ impl Slurm {
         let quoted = |word: String| command_line(&[word]);
         let (parts, program) = (quoted(parts.display().to_string()), quoted(self.program()));
         let engine = match self.profile.engine.as_deref() {
-            Some("podman") => PODMAN,
-            _ => "",
+            Some("podman") => PODMAN.to_owned(),
+            None | Some("auto") => {
+                format!("if command -v podman >/dev/null; then\n{PODMAN}fi\n")
+            }
+            Some(_) => String::new(),
         };
         format!(
             "#!/bin/sh\n\

@@ -2,13 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    env, fs,
-    path::{Path, PathBuf},
+    env,
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use bench_suite::executors::{IMAGE_VARIABLE, ImageSource, Loaded, LocalRuntime, SourceError};
-use engine::{Endpoint, Engine};
+use engine::{Endpoint, Engine, Store};
 use futures_util::future::BoxFuture;
 use images::{
     Assembly, Cache, Catalog, Flavour, GpuArchitecture, Image, LockUse, OwnImage, ReadyMade,
@@ -17,6 +17,7 @@ use images::{
 use protocol::Device;
 use record::{Gpu, ImageFacts, ImageLock};
 
+use super::references;
 use crate::{
     cli::SourceArgs,
     error::{Error, Result, starting},
@@ -102,7 +103,7 @@ pub(super) struct Supply {
     /// Those that runs are to use.
     gpus: Vec<Gpu>,
     printer: Printer,
-    /// Unpacked libraries lie in it: nobody clears it while they run.
+    /// Unpacked libraries and images lie in it: nobody clears it while they run.
     in_use: Mutex<Option<Cache>>,
 }
 
@@ -123,8 +124,8 @@ impl Supply {
         }
     }
 
-    async fn load(&self, name: &str, engine: &Engine) -> Result<Loaded> {
-        let cache = cache(&self.printer)?;
+    async fn load(&self, name: &str, store: Store<'_>) -> Result<Loaded> {
+        let cache = self.cache()?;
         let image = match &self.images[name] {
             Chosen::Spec(image) => image,
             Chosen::ReadyMade {
@@ -132,7 +133,7 @@ impl Supply {
             } => {
                 let image = match found {
                     Some(found) => (**found).clone(),
-                    None => images::ready_made(engine, reference, &cache).await?,
+                    None => images::ready_made(store, reference, &cache).await?,
                 };
                 return self.take(name, image);
             }
@@ -142,23 +143,34 @@ impl Supply {
                     program: None,
                     facts: image.facts.clone(),
                     notes: image.notes.clone(),
+                    unpacked: Some(image.declared.clone()),
                 });
             }
         };
         check_gpus(name, image.spec.gpu_architectures.iter(), &self.gpus)?;
         let assembly = assembled((**image).clone(), &self.sources, &cache, &self.printer).await?;
-        let ready = images::ensure(engine, &assembly, &cache).await?;
+        let (id, facts, unpacked) = match store {
+            Store::Engine(engine) => {
+                let ready = images::ensure(engine, &assembly, &cache).await?;
+                (ready.id, ready.facts, None)
+            }
+            Store::Apptainer(_) => {
+                let (facts, unpacked) = images::unpacked(&assembly, &cache).await?;
+                (unpacked.id.clone(), facts, Some(unpacked))
+            }
+        };
         let mut notes = Vec::new();
-        if let Some(ImageLock::Differs { cause }) = &ready.facts.lock {
+        if let Some(ImageLock::Differs { cause }) = &facts.lock {
             let note = format!("{name} is not the locked image: {cause}");
             self.printer.note(&note);
             notes.push(note);
         }
         Ok(Loaded {
-            facts: ready.facts,
-            id: ready.id,
+            facts,
+            id,
             program: Some(SCENARIO_IN_IMAGE.to_owned()),
             notes,
+            unpacked,
         })
     }
 
@@ -183,6 +195,7 @@ impl Supply {
             id: image.id,
             program: Some(SCENARIO_IN_IMAGE.to_owned()),
             notes,
+            unpacked: Some(image.declared),
         })
     }
 
@@ -195,11 +208,22 @@ impl Supply {
         ids.contains(&image.id).then_some(ImageLock::Matches)
     }
 
+    /// The cache, which nobody clears for as long as this is there.
+    fn cache(&self) -> Result<Cache> {
+        let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cache) = &*in_use {
+            return Ok(cache.clone());
+        }
+        let cache = cache(&self.printer)?;
+        *in_use = Some(cache.clone());
+        Ok(cache)
+    }
+
     async fn unpack(&self, name: &str) -> Result<(LocalRuntime, ImageFacts)> {
         let image = match &self.images[name] {
             Chosen::Spec(image) => (**image).clone(),
             Chosen::ReadyMade { reference, .. } if env::var_os(IMAGE_VARIABLE).is_some() => {
-                return in_pod(name, reference);
+                return references::in_pod(name, reference);
             }
             Chosen::ReadyMade { .. } | Chosen::Own(_) => {
                 return Err(Error::Input(format!(
@@ -208,9 +232,8 @@ impl Supply {
                 )));
             }
         };
-        let (sources, printer) = (self.sources.clone(), self.printer.clone());
-        let (cache, runtime, facts) = blocking(move || {
-            let cache = cache(&printer)?;
+        let (sources, cache) = (self.sources.clone(), self.cache()?);
+        blocking(move || {
             sources.check(&cache)?;
             let libtorch = images::libtorch_of(&image, &sources, &cache)?;
             let scenario = images::scenario_of(&libtorch, &sources, &cache)?;
@@ -227,46 +250,19 @@ impl Supply {
                 scenario_sha256: Some(scenario.sha256.hex()),
                 ..ImageFacts::default()
             };
-            Ok((cache, runtime, facts))
+            Ok((runtime, facts))
         })
-        .await?;
-        *self.in_use.lock().unwrap_or_else(PoisonError::into_inner) = Some(cache);
-        Ok((runtime, facts))
+        .await
     }
-}
-
-/// An image of a Pod. Each of its containers is one of them, and sees that alone.
-fn in_pod(name: &str, reference: &str) -> Result<(LocalRuntime, ImageFacts)> {
-    let mut facts = ImageFacts {
-        name: name.to_owned(),
-        reference: Some(reference.to_owned()),
-        ..ImageFacts::default()
-    };
-    let program = PathBuf::from(SCENARIO_IN_IMAGE);
-    if env::var(IMAGE_VARIABLE).is_ok_and(|own| own == reference) {
-        let content = fs::read(&program).map_err(|error| {
-            Error::Input(format!(
-                "the image {reference} has no workload ({SCENARIO_IN_IMAGE}: {error}); push one that \
-                 `{} images build` made",
-                protocol::program()
-            ))
-        })?;
-        facts.scenario_sha256 = Some(images::Digest::of(&content).hex());
-    }
-    let runtime = LocalRuntime {
-        program,
-        library_path: Vec::new(),
-    };
-    Ok((runtime, facts))
 }
 
 impl ImageSource for Supply {
     fn load<'a>(
         &'a self,
         image: &'a str,
-        engine: &'a Engine,
+        store: Store<'a>,
     ) -> BoxFuture<'a, Result<Loaded, SourceError>> {
-        Box::pin(async move { Ok(self.load(image, engine).await?) })
+        Box::pin(async move { Ok(self.load(image, store).await?) })
     }
 
     fn unpack<'a>(

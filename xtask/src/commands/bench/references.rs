@@ -1,40 +1,88 @@
 //! Complete images that were asked for by reference: what they are, and what a session calls them.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    path::{Path, PathBuf},
+};
 
-use engine::Engine;
-use images::ReadyMade;
+use bench_suite::executors::{IMAGE_VARIABLE, LocalRuntime};
+use engine::Store;
+use images::{Cache, ReadyMade, SCENARIO_IN_IMAGE};
 use record::ImageFacts;
 
 use super::prepare::{Chosen, cache};
-use crate::{error::Result, printer::Printer};
+use crate::{
+    cli::SourceArgs,
+    error::{Error, Result},
+    printer::Printer,
+};
 
 /// Letters of a digest that tell one image from another, as in the names that engines have.
 const SHORT: usize = 12;
 
-/// Whether a word names an image of an engine's or a registry's, `NAME:TAG` or `NAME@sha256:…`, and
-/// no spec.
+/// Whether a word names an image of an engine's or a registry's, `NAME:TAG` or `NAME@sha256:…`, or
+/// an image's archive, `FILE.tar`, and no spec.
 pub(crate) fn is_reference(word: &str) -> bool {
     let last = word.rsplit('/').next().unwrap_or(word);
     let is_file = word.starts_with(['.', '/'])
         || Path::new(word).extension().is_some_and(|end| end == "yaml");
-    !is_file && last.contains([':', '@'])
+    is_archive(word) || !is_file && last.contains([':', '@'])
 }
 
-/// Looks at the images of these references in the engine that is to run them, which pulls those
-/// that it lacks.
+/// Whether a word names the file of an image's archive.
+pub(crate) fn is_archive(word: &str) -> bool {
+    Path::new(word).extension().is_some_and(|end| end == "tar")
+}
+
+/// Looks at the images of these references in what is to run them, which pulls those that it lacks.
 pub(super) async fn look(
     references: &[&str],
-    engine: &Engine,
+    store: Store<'_>,
+    sources: &SourceArgs,
     printer: &Printer,
 ) -> Result<BTreeMap<String, ReadyMade>> {
     let mut found = BTreeMap::new();
     let cache = cache(printer)?;
     for reference in references {
-        let image = images::ready_made(engine, reference, &cache).await?;
+        let image = images::ready_made(store, reference, &cache).await?;
         found.insert((*reference).to_owned(), image);
     }
+    trim(store, &cache, sources)?;
     Ok(found)
+}
+
+/// Keeps the cache to its size, where images were unpacked into it.
+pub(super) fn trim(store: Store<'_>, cache: &Cache, sources: &SourceArgs) -> Result<()> {
+    match store {
+        Store::Engine(_) => Ok(()),
+        Store::Apptainer(_) => Ok(cache.trim(sources.cache_size.0)?),
+    }
+}
+
+/// An image of a Pod. Each of its containers is one of them, and sees that alone.
+pub(super) fn in_pod(name: &str, reference: &str) -> Result<(LocalRuntime, ImageFacts)> {
+    let mut facts = ImageFacts {
+        name: name.to_owned(),
+        reference: Some(reference.to_owned()),
+        ..ImageFacts::default()
+    };
+    let program = PathBuf::from(SCENARIO_IN_IMAGE);
+    if env::var(IMAGE_VARIABLE).is_ok_and(|own| own == reference) {
+        let content = fs::read(&program).map_err(|error| {
+            Error::Input(format!(
+                "the image {reference} has no workload ({SCENARIO_IN_IMAGE}: {error}); push one that \
+                 `{} images build` made",
+                protocol::program()
+            ))
+        })?;
+        facts.scenario_sha256 = Some(images::Digest::of(&content).hex());
+    }
+    let runtime = LocalRuntime {
+        program,
+        library_path: Vec::new(),
+    };
+    Ok((runtime, facts))
 }
 
 /// Names the complete ones of a session's images: as the specs that they were made from, with a part
@@ -101,6 +149,7 @@ mod tests {
             "torchgauge/torch-2.6.0-cu124:0a1b2c3d4e5f",
             "registry.example:5000/team/image@sha256:00",
             "image:tag",
+            "./image.tar",
         ] {
             assert!(is_reference(word), "{word}");
         }

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use bench_suite::executors::Choice;
 use record::{Place, Session, SessionFolder, SidesCompared, command_line};
 
-use super::{BenchArgs, references::is_reference};
+use super::{
+    BenchArgs,
+    references::{is_archive, is_reference},
+};
 use crate::{
     cli::{ShareArgs, SourceArgs},
     error::{Error, Result},
@@ -132,8 +135,9 @@ pub(super) fn devices(places: &[Place]) -> String {
 /// Names as they are, files with their whole path.
 pub(crate) fn whole(words: &[String]) -> Vec<String> {
     let whole = |word: &String| {
-        let is_file = !is_reference(word)
-            && (word.contains('/') || Path::new(word).extension().is_some_and(|e| e == "yaml"));
+        let is_file = is_archive(word)
+            || !is_reference(word)
+                && (word.contains('/') || Path::new(word).extension().is_some_and(|e| e == "yaml"));
         let path = std::path::absolute(word).ok().filter(|_| is_file);
         path.map_or_else(|| word.clone(), |path| path.display().to_string())
     };

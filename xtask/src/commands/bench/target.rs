@@ -72,8 +72,8 @@ impl<'a> Target<'a> {
         let names = names(&args.image, device, root)?;
         let references = names.iter().map(String::as_str);
         let references: Vec<&str> = references.filter(|name| is_reference(name)).collect();
-        let mut found = match target.executor.engine() {
-            Some(engine) => references::look(&references, engine, printer).await?,
+        let mut found = match target.executor.store() {
+            Some(store) => references::look(&references, store, &args.sources, printer).await?,
             None => BTreeMap::new(),
         };
         let mut images = Vec::new();
@@ -103,7 +103,7 @@ impl<'a> Target<'a> {
         command: &[String],
         printer: &Printer,
     ) -> Result<Self> {
-        let Some(engine) = self.executor.engine() else {
+        let Some(store) = self.executor.store() else {
             self.images = images
                 .iter()
                 .map(|name| Chosen::named(name, name))
@@ -121,9 +121,10 @@ impl<'a> Target<'a> {
         for reference in images {
             printer.note(&format!("reading what {reference} holds"));
             let python = python_of(command);
-            let found = images::own_image(engine, reference, python, &cache).await?;
+            let found = images::own_image(store, reference, python, &cache).await?;
             self.images.push(Chosen::Own(Box::new(found)));
         }
+        references::trim(store, &cache, &self.args.sources)?;
         Ok(self)
     }
 

@@ -1,7 +1,7 @@
 //! `images push` and `images pull`.
 
 use bytesize::ByteSize;
-use engine::{Endpoint, Engine};
+use engine::{Endpoint, Engine, Store};
 use images::{Image, Packed, Sources};
 
 use super::PushArgs;
@@ -65,7 +65,7 @@ pub(super) async fn pull(references: &[String], printer: &Printer) -> Result<()>
     let engine = Engine::connect(&Endpoint::Auto).await?;
     let cache = cache(printer)?;
     for reference in references {
-        let image = images::ready_made(&engine, reference, &cache).await?;
+        let image = images::ready_made(Store::Engine(&engine), reference, &cache).await?;
         printer.line(&format!("{}  {}", image.reference, image.id));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The processes of a run: a group of their own, which leaves nothing behind.
+//! The processes of a run that no engine starts: a group of their own, which leaves nothing behind.
 
 use std::{
     collections::HashMap,
@@ -7,16 +7,27 @@ use std::{
     os::unix::{ffi::OsStrExt as _, process::ExitStatusExt as _},
     path::Path,
     process::ExitStatus,
+    time::Instant,
 };
 
 use procfs::process::{Process, all_processes};
 use record::Reason;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use tokio::{process::Child, time::sleep};
+use tokio::{
+    process::Child,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
+use super::{
+    Execution, Order,
+    container::program::{BY_ITSELF, BY_SIGTERM, ENDED, KILLED, reported},
+    guard::guard,
+    oom_kills::OomKills,
+};
 use crate::{
-    executors::{Order, guard::guard, oom_kills::OomKills},
+    host::{Host, Target},
+    log,
     outcome::End,
 };
 
@@ -50,24 +61,63 @@ fn members(group: u32) -> usize {
     processes().filter(is_member).count()
 }
 
+/// Starts a run by `spawn`, watches it on this host to its end, and leaves nothing of it.
+///
+/// # Errors
+/// That of `spawn`.
+pub(super) async fn follow(
+    order: &Order,
+    host: &dyn Host,
+    execution: &mut Execution,
+    cancel: &CancellationToken,
+    spawn: impl FnOnce() -> io::Result<Child>,
+) -> Result<End, io::Error> {
+    let kills_before = OomKills::now();
+    let bystanders = order.bystanders(host);
+    execution.record.harness.create_seconds = execution.began.elapsed().as_secs_f64();
+    let starting = Instant::now();
+    let mut group = Group::of(spawn()?);
+    let record = &mut execution.record;
+    record.harness.start_seconds = starting.elapsed().as_secs_f64();
+    let target = Target::Process { pid: group.id };
+    let watch = order.watch(host, execution.began, target, bystanders);
+    let mut ended = group.end(order, watch.gpu_lost(), cancel).await;
+    record.monitor = watch.end().monitor();
+    let removing = Instant::now();
+    if let Ended::Made(End::Reported) = ended {
+        match group.end_reported().await {
+            Ok(status) => ended = Ended::By(status),
+            Err(how) => record.notes.push(how.to_owned()),
+        }
+    } else if group.leave_nothing() {
+        let note = "processes that the workload left behind were ended";
+        record.notes.push(note.to_owned());
+    }
+    if let Err(error) = log::shorten(&order.log, order.cell.limits.log_bytes) {
+        record.notes.push(format!("log not shortened: {error}"));
+    }
+    record.harness.remove_seconds = removing.elapsed().as_secs_f64();
+    Ok(explain(ended, kills_before))
+}
+
 /// A process group that this process made, its leader not yet reaped.
 #[derive(Debug)]
-pub(super) struct Group {
+struct Group {
     child: Child,
-    pub(super) id: u32,
+    id: u32,
     is_reaped: bool,
 }
 
 /// How a process ended, or why it was made to.
 #[derive(Debug)]
-pub(super) enum Ended {
+enum Ended {
     By(ExitStatus),
     Lost(io::Error),
     Made(End),
 }
 
 impl Group {
-    pub(super) fn of(child: Child) -> Self {
+    fn of(child: Child) -> Self {
         Self {
             id: child.id().unwrap_or_default(),
             child,
@@ -75,7 +125,7 @@ impl Group {
         }
     }
 
-    pub(super) async fn end(
+    async fn end(
         &mut self,
         order: &Order,
         gpu_lost: impl Future<Output = String>,
@@ -94,33 +144,59 @@ impl Group {
             () = sleep(limits.time) => End::time_limit(limits.time),
             end = guard(&results, Some(&order.log), limits) => end,
             message = gpu_lost => End::ended(Reason::GpuLost, message),
+            () = reported(order) => return Ended::Made(End::Reported),
             () = cancel.cancelled() => End::interrupted(),
         };
-        self.kill();
+        self.kill().await;
+        Ended::Made(made)
+    }
+
+    /// Ends a program that has reported all that was asked for.
+    ///
+    /// # Errors
+    /// How it was ended, in words, where it did not end by itself.
+    async fn end_reported(&mut self) -> Result<ExitStatus, &'static str> {
+        if let Ok(Ok(status)) = timeout(BY_ITSELF, self.child.wait()).await {
+            self.is_reaped = true;
+            self.leave_nothing();
+            return Ok(status);
+        }
+        self.send(Signal::TERM);
+        let is_ended = timeout(BY_SIGTERM, self.child.wait()).await.is_ok();
+        if is_ended {
+            self.is_reaped = true;
+            self.leave_nothing();
+            return Err(ENDED);
+        }
+        self.kill().await;
+        Err(KILLED)
+    }
+
+    async fn kill(&mut self) {
+        self.send(Signal::KILL);
         if let Err(error) = self.child.wait().await {
             tracing::warn!("cannot wait for process {}: {error}", self.id);
         }
         self.is_reaped = true;
-        Ended::Made(made)
     }
 
-    /// Ends the whole group. Its number is nobody else's: the leader is not reaped, or members
+    /// Signals the whole group. Its number is nobody else's: the leader is not reaped, or members
     /// were just seen.
-    fn kill(&self) {
+    fn send(&self, signal: Signal) {
         let group = i32::try_from(self.id).ok().and_then(Pid::from_raw);
         if let Some(group) = group
-            && let Err(error) = kill_process_group(group, Signal::KILL)
+            && let Err(error) = kill_process_group(group, signal)
         {
             // It ended by itself in the meantime.
-            tracing::debug!("cannot end process group {}: {error}", self.id);
+            tracing::debug!("cannot signal process group {}: {error}", self.id);
         }
     }
 
     /// Ends what the workload left behind; tells whether there was something.
-    pub(super) fn leave_nothing(&self) -> bool {
+    fn leave_nothing(&self) -> bool {
         let left = self.id != 0 && members(self.id) > 0;
         if left {
-            self.kill();
+            self.send(Signal::KILL);
         }
         left
     }
@@ -129,12 +205,15 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.is_reaped {
-            self.kill();
+            self.send(Signal::KILL);
         }
     }
 }
 
-pub(super) fn explain(ended: Ended, kills_before: OomKills) -> End {
+/// How whoever stands between tells a SIGKILL: Apptainer, a shell.
+const KILLED_BELOW: i32 = 128 + Signal::KILL.as_raw();
+
+fn explain(ended: Ended, kills_before: OomKills) -> End {
     let status = match ended {
         Ended::Made(end) => return end,
         Ended::Lost(error) => {
@@ -143,13 +222,15 @@ pub(super) fn explain(ended: Ended, kills_before: OomKills) -> End {
         }
         Ended::By(status) => status,
     };
-    let Some(signal) = status.signal() else {
-        return End::Exited(status.code().unwrap_or(-1).into());
-    };
-    if signal == Signal::KILL.as_raw() && kills_before.have_risen() {
+    let signal = status.signal();
+    let is_killed = signal == Some(Signal::KILL.as_raw()) || status.code() == Some(KILLED_BELOW);
+    if is_killed && kills_before.have_risen() {
         let message = "ended by the kernel for want of host memory while it ran; \
                        take a smaller batch, or give the machine more";
         return End::ended(Reason::HostOutOfMemory, message);
     }
-    End::Signalled(signal)
+    match signal {
+        Some(signal) => End::Signalled(signal),
+        None => End::Exited(status.code().unwrap_or(-1).into()),
+    }
 }

@@ -1,0 +1,298 @@
+//! Runs in containers of Apptainer's, where there is no engine: the same images and programs.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io,
+    path::Path,
+    sync::Arc,
+};
+
+use engine::{Apptainer, ImageFacts, Network, Store};
+use futures_util::future::BoxFuture;
+use protocol::Device;
+use record::{EngineFacts, Isolation, Place, Reason, Stage};
+use tokio::process::{Child, Command};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Execution, Executor, ExecutorError, Finding, ImageSource, Order, Prepared, Registration,
+    container::{ContainerImage, spec},
+    group::{FOLDER_VARIABLE, follow},
+    order::{no_files, no_image},
+};
+use crate::{
+    host::{self, Host},
+    log,
+    outcome::End,
+    suite::Program,
+};
+
+pub(super) const REGISTRATION: Registration = Registration {
+    word: "apptainer",
+    help: "in containers, through Apptainer: isolated, without limits",
+    argument: None,
+    aliases: &[],
+    is_automatic: true,
+    is_scheduler: false,
+    is_hidden: false,
+    open: |_| {
+        Box::pin(async {
+            let apptainer = InApptainer {
+                hosts: [host::local::open()],
+                apptainer: find().await?,
+                images: BTreeMap::new(),
+                reaches_gpus: false,
+            };
+            Ok(Box::new(apptainer) as Box<dyn Executor>)
+        })
+    },
+    examine: || Box::pin(examine()),
+    // Its processes are found as those without containers are.
+    sweep: |_| 0,
+};
+
+/// What an engine's container would have separated or limited.
+const MISSING: [&str; 4] = [
+    "memory limit",
+    "CPU limits",
+    "limit of processes",
+    "user of its own",
+];
+/// What it exits with where its container or the command in it could not be started.
+const NOT_STARTED: i64 = 255;
+
+async fn find() -> Result<Apptainer, ExecutorError> {
+    let found = tokio::task::spawn_blocking(Apptainer::find).await;
+    let found = found.map_err(|error| ExecutorError::Unavailable(error.into()))?;
+    found.map_err(|error| ExecutorError::Unavailable(error.into()))
+}
+
+async fn examine() -> Vec<Finding> {
+    let what = "Apptainer";
+    vec![match find().await {
+        Ok(found) if found.takes_network => Finding::ok(what, found.version),
+        Ok(found) => Finding::ok(what, format!("{}, runs keep the network", found.version)),
+        Err(error) => {
+            let fix = "needed for --engine apptainer alone, where there is no engine";
+            Finding::missing(what, error.to_string(), fix)
+        }
+    }]
+}
+
+struct InApptainer {
+    hosts: [Arc<dyn Host>; 1],
+    apptainer: Apptainer,
+    images: BTreeMap<String, (ContainerImage, ImageFacts)>,
+    reaches_gpus: bool,
+}
+
+impl InApptainer {
+    async fn carry_out(&self, order: &Order, cancel: &CancellationToken) -> Execution {
+        let mut execution = Execution::new(self.isolation());
+        let end = match self.command(order, &mut execution) {
+            Ok(command) => {
+                let host = self.hosts[0].as_ref();
+                let spawn = || spawn(command, &order.log);
+                let end = follow(order, host, &mut execution, cancel, spawn).await;
+                let cannot = |error| {
+                    let message = format!("cannot start `apptainer`: {error}");
+                    End::never(Reason::Engine, Stage::Start, message)
+                };
+                explain(end.unwrap_or_else(cannot), &order.log)
+            }
+            Err(end) => end,
+        };
+        execution.ended(end)
+    }
+
+    /// What carries an order out, with its files.
+    fn command(&self, order: &Order, execution: &mut Execution) -> Result<Command, End> {
+        let image = self.images.get(&order.cell.plan.image);
+        let (image, facts) = image.ok_or_else(|| no_image(&order.cell.plan.image))?;
+        execution.record.image_id = Some(facts.id.clone());
+        let record = &mut execution.record;
+        record.warnings.extend(unapplied(order, &self.apptainer));
+        let spec = spec::of(order, image, facts, &BTreeMap::new())?;
+        let scratch = order.folder.join("scratch");
+        fs::create_dir(&scratch).map_err(|error| no_files(&error))?;
+        let is_cuda = order.cell.device().is_cuda();
+        let command = self.apptainer.command(facts, &spec, &scratch, is_cuda);
+        let mut command = command
+            .map_err(|error| End::never(Reason::ImageBroken, Stage::Create, error.to_string()))?;
+        // Of the container's own processes, which everything else of it goes with.
+        command.env(format!("APPTAINERENV_{FOLDER_VARIABLE}"), &order.folder);
+        command.current_dir(&order.folder);
+        Ok(command.into())
+    }
+}
+
+fn spawn(mut command: Command, log: &Path) -> io::Result<Child> {
+    let log = File::create(log)?;
+    command.stdout(log.try_clone()?).stderr(log);
+    command.process_group(0).kill_on_drop(true).spawn()
+}
+
+/// What of an order Apptainer does not do.
+fn unapplied(order: &Order, apptainer: &Apptainer) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut limits = order.cell.limits.of_containers();
+    // That one it does.
+    limits.retain(|limit| *limit != "ipc");
+    if !limits.is_empty() {
+        warnings.push(format!(
+            "limits not applied by Apptainer: {}",
+            limits.join(", ")
+        ));
+    }
+    let program = order
+        .cell
+        .work
+        .program()
+        .map(|program: &Program| &program.file);
+    if let Some(user) = program.and_then(|program| program.user.as_ref()) {
+        warnings.push(format!(
+            "`user: {user}` not applied: Apptainer runs everything as who calls it"
+        ));
+    }
+    let wants_none = program.is_none_or(|program| program.network == Network::None);
+    if wants_none && !apptainer.takes_network {
+        warnings.push("the run kept the network: Apptainer may not take it here".to_owned());
+    }
+    warnings
+}
+
+/// What the exit of `apptainer` means: it passes on that of the command, and tells signals and its own
+/// failures by their numbers alone.
+fn explain(end: End, log: &Path) -> End {
+    let End::Exited(code) = end else { return end };
+    if (129..=192).contains(&code) {
+        return End::Signalled(i32::try_from(code - 128).unwrap_or_default());
+    }
+    let said = log::tail(log).unwrap_or_default();
+    let fatal = said
+        .lines()
+        .rev()
+        .find_map(|line| line.split_once("FATAL:"));
+    let Some((_, words)) = fatal.filter(|_| code == NOT_STARTED) else {
+        return end;
+    };
+    let words = words.trim().to_owned();
+    if words.contains("no space left on device") {
+        return End::never(Reason::DiskFull, Stage::Start, words);
+    }
+    let of_image = [
+        "no such file",
+        "permission denied",
+        "exec format",
+        "not found",
+    ];
+    let is_image = !words.starts_with("container creation failed")
+        && of_image
+            .iter()
+            .any(|sign| words.to_lowercase().contains(sign));
+    if is_image {
+        let message = format!("the image's program cannot be started: {words}");
+        return End::never(Reason::ImageBroken, Stage::Start, message);
+    }
+    End::never(Reason::Engine, Stage::Start, format!("Apptainer: {words}"))
+}
+
+impl Executor for InApptainer {
+    fn hosts(&self) -> &[Arc<dyn Host>] {
+        &self.hosts
+    }
+
+    fn store(&self) -> Option<Store<'_>> {
+        Some(Store::Apptainer(&self.apptainer))
+    }
+
+    fn runs_programs(&self) -> bool {
+        true
+    }
+
+    fn describe(&self) -> String {
+        format!("in containers: {}", self.apptainer.describe())
+    }
+
+    fn prepare<'a>(
+        &'a mut self,
+        images: &'a [String],
+        places: &'a [Place],
+        source: &'a dyn ImageSource,
+    ) -> BoxFuture<'a, Result<Prepared, ExecutorError>> {
+        Box::pin(async move {
+            let mut prepared = Prepared::default();
+            for name in images {
+                let loaded = source.load(name, Store::Apptainer(&self.apptainer)).await;
+                let loaded = loaded.map_err(ExecutorError::Image)?;
+                let image = ContainerImage {
+                    image: loaded.id,
+                    entrypoint: loaded.program.map(|program| vec![program]),
+                    ..ContainerImage::default()
+                };
+                let facts = loaded.unpacked.unwrap_or_default();
+                self.images.insert(name.clone(), (image, facts));
+                prepared.images.push(loaded.facts);
+                prepared.notes.extend(loaded.notes);
+            }
+            self.reaches_gpus = places.iter().any(|place| place.device != Device::Cpu);
+            prepared.engine = EngineFacts {
+                kind: REGISTRATION.word.to_owned(),
+                version: Some(self.apptainer.version.clone()),
+                gpu_path: self.isolation().gpu_path,
+                ..EngineFacts::default()
+            };
+            Ok(prepared)
+        })
+    }
+
+    fn run<'a>(
+        &'a self,
+        order: &'a Order,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Execution> {
+        Box::pin(self.carry_out(order, cancel))
+    }
+
+    fn isolation(&self) -> Isolation {
+        let network = (!self.apptainer.takes_network).then_some("network");
+        let missing: Vec<&str> = MISSING.into_iter().chain(network).collect();
+        Isolation {
+            gpu_path: self.reaches_gpus.then(|| "nv".to_owned()),
+            ..Isolation::without(REGISTRATION.word, &missing)
+        }
+    }
+
+    fn limits_memory(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exit_is_the_program_s_unless_apptainer_says_that_it_is_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let explained = |code: i64, said: &str| {
+            fs::write(&log, said).unwrap();
+            explain(End::Exited(code), &log)
+        };
+        assert_eq!(explained(3, "FATAL: x"), End::Exited(3));
+        assert_eq!(explained(255, "x"), End::Exited(255));
+        assert_eq!(explained(137, ""), End::Signalled(9));
+        let reason = |said: &str| match explained(255, said) {
+            End::Failed { reason, .. } => reason,
+            other => panic!("{other:?}"),
+        };
+        let missing = "FATAL:   stat /entry: no such file or directory\n";
+        assert_eq!(reason(missing), Reason::ImageBroken);
+        let mount = "FATAL:   container creation failed: mount /x: no such file or directory\n";
+        assert_eq!(reason(mount), Reason::Engine);
+        let full = "FATAL:   container creation failed: write: no space left on device\n";
+        assert_eq!(reason(full), Reason::DiskFull);
+    }
+}
