@@ -312,7 +312,9 @@ impl Plan {
             let program = cell.work.program();
             let starts_own = program.is_some_and(|one| one.launcher == Launcher::Command);
             let words = format!("{ranks} ranks, but runs {executor} have at most {most} here");
-            (ranks > most && !starts_own).then_some(words)
+            // Those that share a GPU are as many as anybody likes.
+            let needed = if is_cuda { cell.gpus() } else { ranks };
+            (needed > most && !starts_own).then_some(words)
         };
         let mut left_out: BTreeMap<(String, String, String), usize> = BTreeMap::new();
         let mut kept = Vec::new();
@@ -767,7 +769,7 @@ mod tests {
             - {name: a, model: vit-tiny, devices: [cuda], axes: {placement: packed}, ranks: [1, 4]}\n";
         let plan = plan_of(PACKED, &["local"], Device::Cuda(0), None).unwrap();
         let places = &places(2)[..1];
-        let plan = plan.fit_ranks(8, "here", places).unwrap();
+        let plan = plan.fit_ranks(1, "here", places).unwrap();
         let plan = plan.spread(places).unwrap();
         let found: Vec<&[Place]> = plan.cells.iter().map(|cell| &cell.places[..]).collect();
         let four = vec![places[0].clone(); 4];
