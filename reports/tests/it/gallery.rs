@@ -208,7 +208,7 @@ fn a_session_answers_the_question_of_its_suite() {
         (
             "h200-data-loader",
             &[
-                "+165.27 % [5.16 %, × 6.69]",
+                "+165.27 % [+5.16 %, × 6.69]",
                 "no room for a batch of 38535168 bytes in /dev/shm of 64 MiB",
             ],
         ),
@@ -356,8 +356,22 @@ fn what_a_gpu_says_of_llamas_serving_and_fragmentation_is_on_their_first_screens
         &[
             "Allocations survived: lower in 1 of 14 comparisons (-2.67 %), higher in 4 of 14 \
              comparisons (× 8.48)",
-            "allocations survived of wall: garbage_collection_threshold:0.8 against native \
-             2358 → 2295",
+            "1 ✗ claim refuted",
+        ],
+    );
+    check(
+        "h100-memory",
+        &[
+            "Peak allocated: less in 18 of 18 comparisons (-79.24 % to -5.08 %).",
+            "3 ✗ claims refuted",
+        ],
+    );
+    check(
+        "h100-interference",
+        &[
+            "Scaling efficiency: 54.",
+            "94.3 % (training-on-two)",
+            "Processes on all GPUs: 16.72 GiB (training-on-one), 8.362 GiB (training-on-two)",
         ],
     );
     check(
