@@ -53,7 +53,7 @@ impl Evaluation {
             })
         });
         let mut ranks: Vec<Values> = ranks.collect();
-        values::count_once(&mut ranks, &order.cell.places);
+        let held = values::count_once(&mut ranks, &order.cell.places);
         let mut outcome = judge(&execution.end, &results, log.as_deref());
         if let Outcome::Failed(failure) = &mut outcome
             && may_be_for_want_of_room(failure.reason)
@@ -63,10 +63,12 @@ impl Evaluation {
             failure.message = format!("no space left in the session's folder ({ended})");
             failure.reason = Reason::DiskFull;
         }
+        let mut together = values::together(&ranks);
+        values::put(&mut together, "ranks_process_peak_bytes", held);
         Self {
             outcome,
             results,
-            values: values::together(&ranks),
+            values: together,
             ranks,
             phase_began_seconds,
             measured,

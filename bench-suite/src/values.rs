@@ -133,7 +133,7 @@ fn is_on_gpu(told: &RankResults) -> bool {
 }
 
 /// Sets a value that is worked out here, and so is nobody's to report.
-fn put(values: &mut Values, name: &str, value: Option<f64>) {
+pub(crate) fn put(values: &mut Values, name: &str, value: Option<f64>) {
     match value.filter(|value| value.is_finite()) {
         Some(value) => _ = values.insert(name.to_owned(), value),
         None => _ = values.remove(name),
@@ -185,18 +185,38 @@ pub(crate) fn contradiction(
     broken_rule(&all)
 }
 
-/// Leaves what a GPU that ranks share has used to the first of them.
-pub(crate) fn count_once(ranks: &mut [Values], places: &[Place]) {
-    let is_used = |name: &String| {
-        let metric = Metric::named(name);
-        metric.is_some_and(|row| row.across == Across::Sum && row.source == source::NVML)
-    };
-    for (rank, values) in ranks.iter_mut().enumerate() {
-        if places[..rank].contains(&places[rank]) {
-            values.retain(|name, _| !is_used(name));
-        }
+/// Of ranks that share a GPU: leaves what that GPU has used to the first of them, and what their
+/// processes hold of it, which are seen together, to none. Gives what these hold of all GPUs.
+pub(crate) fn count_once(ranks: &mut [Values], places: &[Place]) -> Option<f64> {
+    let firsts: Vec<usize> = (0..ranks.len())
+        .filter(|&rank| !places[..rank].contains(&places[rank]))
+        .collect();
+    if firsts.len() == ranks.len() || !places[0].device.is_cuda() {
+        return None;
     }
+    let held = firsts
+        .iter()
+        .map(|&rank| ranks[rank].get("process_peak_bytes"))
+        .sum();
+    for (rank, values) in ranks.iter_mut().enumerate() {
+        values.retain(|name, _| {
+            let is_used = Metric::named(name)
+                .is_some_and(|row| row.across == Across::Sum && row.source == source::NVML);
+            !OF_PROCESSES.contains(&name.as_str()) && (!is_used || firsts.contains(&rank))
+        });
+    }
+    held
 }
+
+/// What the run's processes on a GPU come to.
+const OF_PROCESSES: [&str; 6] = [
+    "process_peak_bytes",
+    "sampled_process_peak_bytes",
+    "reported_process_peak_bytes",
+    "run_process_peak_bytes",
+    "gpu_mean_process_bytes",
+    "outside_bytes",
+];
 
 /// What the processes of a run come to together, as each metric's row says; of what has no row, the
 /// largest, but for samples, whose rate is a sum as well.
@@ -881,13 +901,16 @@ mod tests {
             host: String::new(),
             device: protocol::Device::Cuda(gpu),
         };
-        let of_rank = named(&[("gpu_energy_joules", 50.0), ("peak_allocated_bytes", 1.0)]);
-        for (gpus, joules) in [([0, 0], 50.0), ([0, 1], 100.0)] {
-            let mut ranks = vec![of_rank.clone(); 2];
-            count_once(&mut ranks, &gpus.map(place));
-            let expect = named(&[("gpu_energy_joules", joules), ("peak_allocated_bytes", 1.0)]);
-            assert_eq!(together(&ranks), expect);
-        }
+        let of_rank = named(&[
+            ("gpu_energy_joules", 50.0),
+            ("peak_allocated_bytes", 1.0),
+            ("process_peak_bytes", 7.0),
+        ]);
+        let mut ranks = vec![of_rank; 2];
+        assert_eq!(count_once(&mut ranks.clone(), &[0, 1].map(place)), None);
+        assert_eq!(count_once(&mut ranks, &[0, 0].map(place)), Some(7.0));
+        let expect = named(&[("gpu_energy_joules", 50.0), ("peak_allocated_bytes", 1.0)]);
+        assert_eq!(together(&ranks), expect);
     }
 
     #[test]

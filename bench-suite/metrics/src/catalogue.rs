@@ -223,7 +223,8 @@ catalogue! {
     RANKS_PROCESS_PEAK = bytes("ranks_process_peak_bytes", "processes on all GPUs",
         (window::MEASURED_STEPS, source::NVML_AND_WORKLOAD),
         "Sum of `process_peak_bytes` over the ranks, whose value of the run is the largest. Of several \
-         ranks alone.");
+         ranks alone; of those that share a GPU what they hold of it together, for their parts are \
+         not known.");
     GPU_PEAK = bytes("gpu_peak_bytes", "GPU in use",
         (window::MEASURED_STEPS, source::NVML_AND_WORKLOAD),
         "Most bytes of the GPU that all processes held together.");

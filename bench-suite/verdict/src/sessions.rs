@@ -60,8 +60,7 @@ impl Sessions<'_> {
     }
 }
 
-/// A record for each cell, with the means over its blocks; the failure of one of which none ended
-/// well.
+/// A record for each cell, with the means over its blocks; a failure where half of them failed.
 fn means(session: &Session, runs: &[Record]) -> Vec<Record> {
     let rows = Rows::with(&session.metrics);
     let mut cells: BTreeMap<_, BTreeMap<u32, &Record>> = BTreeMap::new();
@@ -71,9 +70,11 @@ fn means(session: &Session, runs: &[Record]) -> Vec<Record> {
         cells.entry(cell).or_default().insert(run.block, run);
     }
     let of_cell = |blocks: BTreeMap<u32, &Record>| {
-        let mut all = blocks.values();
-        let ended = all.find(|run| run.outcome.is_ok()).copied();
-        let shown = ended.or_else(|| blocks.values().next().copied())?;
+        // A cell that fails in half of the blocks has failed: what is left of it would speak for it.
+        let (ended, failed): (Vec<&Record>, Vec<&Record>) =
+            blocks.values().partition(|run| run.outcome.is_ok());
+        let has_failed = !failed.is_empty() && failed.len() >= ended.len();
+        let shown = *if has_failed { &failed } else { &ended }.first()?;
         let mut mean = Record {
             series: BTreeMap::new(),
             attempt: 1,
@@ -82,7 +83,7 @@ fn means(session: &Session, runs: &[Record]) -> Vec<Record> {
         for metric in rows.all() {
             let values = blocks.values().filter_map(|run| metric.of(run));
             let values: Vec<f64> = values.collect();
-            if !values.is_empty() {
+            if !values.is_empty() && !has_failed {
                 let value = values.iter().sum::<f64>() / values.len() as f64;
                 mean.values.insert(metric.name.to_owned(), value);
             }

@@ -283,9 +283,19 @@ impl Layers {
                 _ => return true,
             };
             let bound = rest.trim_start_matches(['<', '>', '=', '!']);
+            let operator = &rest[..rest.len() - bound.len()];
             let bound = bound.parse::<Version>().ok();
-            let met = own.zip(bound).map(|(own, bound)| own.is_at_least(&bound.0));
-            met == Some(!rest.starts_with('<'))
+            own.zip(bound).is_some_and(|(own, bound)| {
+                let (least, most) = (own.is_at_least(&bound.0), bound.is_at_least(&own.0));
+                match operator {
+                    ">=" => least,
+                    "<=" => most,
+                    ">" => !most,
+                    "<" => !least,
+                    "!=" => !(least && most),
+                    _ => least && most,
+                }
+            })
         };
         let of_any = |group: &&str| !group.split(',').any(|one| one.starts_with("brand"));
         let (any, some): (Vec<&str>, Vec<&str>) = asked

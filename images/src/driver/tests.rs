@@ -171,6 +171,18 @@ fn what_an_image_requires_of_the_driver_is_held_against_it() {
         &["+ NVIDIA_REQUIRE_CUDA: met on some brands"],
     );
     check(&of(asked, "", "550"), &["- NVIDIA_REQUIRE_CUDA: not met"]);
+    for (asked, driver, sign) in [
+        ("driver<=570", "570.86", '+'),
+        ("driver<570", "570.86", '-'),
+        ("driver>570", "570.86", '-'),
+        ("driver!=570", "570.86", '-'),
+        ("driver=570", "570.86", '+'),
+        ("driver=570", "580.65", '-'),
+        ("cuda>12.8", "570.86", '-'),
+    ] {
+        let expect = format!("{sign} NVIDIA_REQUIRE_CUDA");
+        check(&of(asked, "", driver), &[&expect]);
+    }
     let off = of(asked, "NVIDIA_DISABLE_REQUIRE=1", "550");
     assert!(!off.contains("NVIDIA_REQUIRE"), "{off}");
 }

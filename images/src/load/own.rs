@@ -1,11 +1,12 @@
 //! Images of the user's own, made by whomever: what they are is asked of the engine, and of the
 //! Python in them.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{collections::BTreeMap, fs, io, path::Path, process::Stdio, time::Duration};
 
 use engine::{Apptainer, ContainerSpec, Engine, ImageFacts as Declared, Owner, Store, User};
 use record::{ImageFacts, ImageParts};
 use serde::Deserialize;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::{Error, Result, base::image::found_in, error::at, store::Cache};
 
@@ -153,14 +154,31 @@ async fn in_sandbox(apptainer: &Apptainer, image: &Declared, spec: &ContainerSpe
     let folder = tempfile::tempdir().map_err(at(&std::env::temp_dir()))?;
     let command = apptainer.command(image, spec, folder.path(), false)?;
     let mut command = tokio::process::Command::from(command);
-    let output = tokio::time::timeout(PATIENCE, command.kill_on_drop(true).output());
-    let Ok(output) = output.await else {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(at(Path::new("apptainer")))?;
+    let (output, errors) = (child.stdout.take(), child.stderr.take());
+    let told = async {
+        let (output, errors) = tokio::try_join!(beginning(output), beginning(errors))?;
+        Ok::<_, io::Error>((child.wait().await?, [errors, output].concat()))
+    };
+    let Ok(told) = tokio::time::timeout(PATIENCE, told).await else {
         let seconds = PATIENCE.as_secs();
         return Err(Error::Trouble(format!("no answer in {seconds} s")));
     };
-    let output = output.map_err(at(Path::new("apptainer")))?;
-    let said = [output.stderr, output.stdout].concat();
-    Ok((output.status.code().map(i64::from), said))
+    let (status, said) = told.map_err(at(Path::new("apptainer")))?;
+    Ok((status.code().map(i64::from), said))
+}
+
+/// What is said first. Whoever says more has its pipe closed, and ends.
+async fn beginning(pipe: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
+    let mut said = Vec::new();
+    if let Some(pipe) = pipe {
+        pipe.take(MOST_BYTES).read_to_end(&mut said).await?;
+    }
+    Ok(said)
 }
 
 fn inventory(code: Option<i64>, said: &[u8]) -> Result<Inventory> {

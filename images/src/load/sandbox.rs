@@ -173,6 +173,7 @@ fn unpack(origin: &Origin, cache: &Cache) -> Result<ImageFacts> {
     {
         return Err(at(&place)(error));
     }
+    cache.used(&place);
     facts.size_bytes = Cache::weigh(&place)?;
     facts.root = Some(place);
     Ok(facts)

@@ -371,7 +371,7 @@ fn what_a_gpu_says_of_llamas_serving_and_fragmentation_is_on_their_first_screens
         &[
             "Scaling efficiency: 54.",
             "94.3 % (training-on-two)",
-            "Processes on all GPUs: 16.72 GiB (training-on-one), 8.362 GiB (training-on-two)",
+            "Processes on all GPUs: 8.362 GiB (training-on-one), 8.362 GiB (training-on-two)",
         ],
     );
     check(

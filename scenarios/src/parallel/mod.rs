@@ -38,7 +38,7 @@ impl Ranks {
     /// Those that a run exchanges something with; `None` where there is one rank, and of replicas,
     /// which do not know of each other. Refuses a run that means nothing with so many.
     pub fn of_run(file: &RunFile) -> Result<Option<Self>, Error> {
-        let ranks = Self::of(&|name| env::var(name).ok())?;
+        let ranks = Self::of(&|name| env::var(name).ok(), TIMEOUT)?;
         let world = ranks.as_ref().map_or(1, Self::world);
         let checked = file.variant.check_ranks(file.model, file.task, world);
         checked.map_err(|refusal| Error::RunFile(refusal.into()))?;
@@ -51,11 +51,15 @@ impl Ranks {
 
     /// Those that measure at the same time and exchange nothing else.
     pub fn replicas(file: &RunFile) -> Result<Option<Self>, Error> {
-        let ranks = Self::of(&|name| env::var(name).ok())?;
+        // One may have a slower disk, or less of a GPU; what ends it ends the others.
+        let ranks = Self::of(&|name| env::var(name).ok(), Duration::from_hours(24))?;
         Ok(ranks.filter(|_| !exchanges(file)))
     }
 
-    fn of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, Error> {
+    fn of(
+        variable: &dyn Fn(&str) -> Option<String>,
+        usual: Duration,
+    ) -> Result<Option<Self>, Error> {
         let bad = |name: &'static str, expected: &'static str| Error::BadRank {
             variable: name,
             there: variable(name).unwrap_or_else(|| "nothing".to_owned()),
@@ -85,7 +89,7 @@ impl Ranks {
                 port: u16::try_from(port).unwrap_or(u16::MAX),
                 rank,
                 world,
-                timeout: timeout.map_or(TIMEOUT, Duration::from_millis),
+                timeout: timeout.map_or(usual, Duration::from_millis),
             },
             stage: None,
         }))

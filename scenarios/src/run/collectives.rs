@@ -1,6 +1,13 @@
 //! A run that computes nothing and exchanges a message: what the way between ranks gives.
 
-use std::{env, ffi::CString, fs, io::Write, os::unix::ffi::OsStrExt as _, process};
+use std::{
+    env,
+    ffi::CString,
+    fs,
+    io::Write,
+    os::unix::{ffi::OsStrExt as _, fs::DirBuilderExt as _},
+    process,
+};
 
 use libtorch::distributed::{self, ProcessGroup};
 use protocol::{Collective, Event, Refusal, Values};
@@ -126,16 +133,20 @@ impl<W: Write> Run<'_, W> {
         if !self.file.device.is_cuda() || says.contains_key("NCCL_DEBUG") {
             return Ok(());
         }
-        let file = env::temp_dir().join(format!("torchgauge-nccl-{}", process::id()));
-        let name = CString::new(file.as_os_str().as_bytes()).unwrap_or_default();
-        if !distributed::explain(&name)? {
+        // A folder of its own: nobody else's file or link can lie in it.
+        let folder = env::temp_dir().join(format!("torchgauge-nccl-{}", process::id()));
+        if fs::DirBuilder::new().mode(0o700).create(&folder).is_err() {
             return Ok(());
         }
-        message.iterate()?;
-        device::synchronize(self.file.device)?;
+        let file = folder.join("choices");
+        let name = CString::new(file.as_os_str().as_bytes()).unwrap_or_default();
+        if distributed::explain(&name)? {
+            message.iterate()?;
+            device::synchronize(self.file.device)?;
+        }
         let said = fs::read_to_string(&file).unwrap_or_default();
         // The record has the choice, or nothing of it.
-        let _ = fs::remove_file(&file);
+        let _ = fs::remove_dir_all(&folder);
         if let Some(choice) = choice(&said) {
             let facts = [("nccl_choice".to_owned(), choice)].into();
             self.results.write(&Event::Facts { facts })?;

@@ -85,7 +85,7 @@ pub(crate) async fn run(command: &DriverCommand, printer: &Printer) -> Result<()
             let driver = driver()?;
             side.check_driver(&driver, "go on with `driver after`")?;
             let args = side.next(&side, options)?;
-            side.measure(&args, printer).await?;
+            let failed = side.measure(&args, printer).await?;
             let left = (*sessions as usize).saturating_sub(side.complete().len());
             if left > 0 {
                 let words = ["driver", "before", "--sessions", &sessions.to_string()];
@@ -94,7 +94,7 @@ pub(crate) async fn run(command: &DriverCommand, printer: &Printer) -> Result<()
                 printer.line("Now upgrade the driver and reboot, and go on on the new one:");
                 printer.line(&again(&["driver", "after"], folder));
             }
-            Ok(())
+            failed
         }
         DriverCommand::After(folder) => {
             let before = Group::read(&folder.folder, BEFORE)?;
@@ -111,13 +111,13 @@ pub(crate) async fn run(command: &DriverCommand, printer: &Printer) -> Result<()
             }
             side.check_driver(&driver, "give another --folder for this one")?;
             let args = side.next(&before, &[])?;
-            side.measure(&args, printer).await?;
+            let failed = side.measure(&args, printer).await?;
             let (wanted, done) = (before.complete().len(), side.complete().len());
             if done < wanted {
                 next_boot(wanted - done, &["driver", "after"], folder, printer);
-                return Ok(());
+                return failed;
             }
-            compare(&before, &side, printer)
+            compare(&before, &side, printer).and(failed)
         }
         DriverCommand::Compare(folder) => {
             let of = |side| Group::read(&folder.folder, side);
@@ -234,29 +234,37 @@ impl Group {
             args = settled;
             args.blocks = Some(session.blocks);
         }
-        args.out = Some(self.folder.join((self.folders.len() + 1).to_string()));
+        let mut places = (1..).map(|number: u32| self.folder.join(number.to_string()));
+        args.out = places.find(|place| !place.exists());
         Ok(args)
     }
 
-    async fn measure(&mut self, args: &BenchArgs, printer: &Printer) -> Result<()> {
+    /// Measures a session to its end. The result within is that runs of it failed, which ends
+    /// nothing: those of the other sessions may have, too.
+    async fn measure(&mut self, args: &BenchArgs, printer: &Printer) -> Result<Result<()>> {
         let Some((folder, totals)) = bench::measure(args, printer).await? else {
-            return Ok(());
+            return Ok(Ok(()));
         };
         let side = self.folder.file_name().unwrap_or_default();
         let root = self.folder.parent().unwrap_or(Path::new("."));
         *self = Self::read(root, &side.to_string_lossy())?;
-        bench::end(totals, "bench", &folder)?;
-        let own = self.boots();
-        if own < self.sessions.len() {
+        let is_whole = totals.remaining == 0;
+        let ended = bench::end(totals, "bench", &folder);
+        if !is_whole {
+            return ended.map(Ok);
+        }
+        if self.boots() < self.complete().len() {
             printer.note("this boot has measured a session before: reboot between two of them");
         }
-        Ok(())
+        Ok(ended)
     }
 
-    /// Boots that are known; each session whose boot is not counts as none.
+    /// Boots of complete sessions; each session whose boot is not known counts as none.
     fn boots(&self) -> usize {
-        let boots = self.sessions.iter();
-        let boots = boots.filter_map(|(session, _)| session.machine().boot_id.as_deref());
+        let boots = self.sessions.iter().filter_map(|(session, _)| {
+            let boot = session.machine().boot_id.as_deref();
+            boot.filter(|_| session.complete)
+        });
         boots.collect::<BTreeSet<_>>().len()
     }
 

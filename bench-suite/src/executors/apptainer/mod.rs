@@ -169,11 +169,11 @@ fn explain(end: End, log: &Path) -> End {
     if (129..=192).contains(&code) {
         return End::Signalled(i32::try_from(code - 128).unwrap_or_default());
     }
+    // Its own words are the last ones, behind the colour that they have on a terminal.
     let said = log::tail(log).unwrap_or_default();
-    let fatal = said
-        .lines()
-        .rev()
-        .find_map(|line| line.split_once("FATAL:"));
+    let last = said.lines().rfind(|line| !line.trim().is_empty());
+    let fatal = last.and_then(|line| line.split_once("FATAL: "));
+    let fatal = fatal.filter(|(before, _)| before.is_empty() || before.starts_with('\u{1b}'));
     let Some((_, words)) = fatal.filter(|_| code == NOT_STARTED) else {
         return end;
     };
@@ -284,6 +284,12 @@ mod tests {
         assert_eq!(explained(3, "FATAL: x"), End::Exited(3));
         assert_eq!(explained(255, "x"), End::Exited(255));
         assert_eq!(explained(137, ""), End::Signalled(9));
+        // A program's own, which is not the last word or stands in a line of its own making.
+        assert_eq!(
+            explained(255, "FATAL: data not found\nbye"),
+            End::Exited(255)
+        );
+        assert_eq!(explained(255, "db: FATAL: not found"), End::Exited(255));
         let reason = |said: &str| match explained(255, said) {
             End::Failed { reason, .. } => reason,
             other => panic!("{other:?}"),

@@ -1,7 +1,7 @@
 //! Groups of sessions, each of which is one block.
 
 use judge::compare::Verdict;
-use record::{Record, Session};
+use record::{Outcome, Reason, Record, Session, Stage};
 use verdict::{CompareError, MetricVerdict, Options, SessionError, Sessions, compare_sessions};
 
 use crate::support::{records, runs, session};
@@ -58,6 +58,23 @@ fn what_lies_between_sessions_is_the_noise() {
     let peak = named(&noise, "peak_allocated_bytes");
     assert_eq!(peak.comparison.verdict, Verdict::Unchanged);
     assert_eq!(peak.comparison.noise, Some(0.0));
+}
+
+#[test]
+fn a_cell_that_fails_in_most_blocks_has_failed() {
+    let levels = [100.0, 100.1, 99.9, 100.2, 99.8];
+    let (base, mut head) = (group("570", &levels), group("580", &levels));
+    for (_, runs) in &mut head {
+        let last = runs.len() - 1;
+        for run in &mut runs[..last] {
+            run.outcome = Outcome::failed(Reason::Crash, Stage::Start, String::new());
+        }
+    }
+    let side = |name, sessions| Sessions { name, sessions };
+    let (base, head) = (side("before", &*base), side("after", &*head));
+    let verdicts = compare_sessions(base, head, "old", &Options::default()).unwrap();
+    let failures = verdicts.cells[0].failures.as_ref().unwrap();
+    assert_eq!((failures.base.failed, failures.head.failed), (0, 5));
 }
 
 #[test]

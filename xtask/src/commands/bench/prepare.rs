@@ -215,6 +215,17 @@ impl Supply {
             return Ok(cache.clone());
         }
         let cache = cache(&self.printer)?;
+        // What was unpacked before, which assembling another one would clear out first.
+        for image in self.images.values() {
+            let declared = match image {
+                Chosen::Spec(_) => None,
+                Chosen::ReadyMade { found, .. } => found.as_ref().map(|found| &found.declared),
+                Chosen::Own(image) => Some(&image.declared),
+            };
+            if let Some(root) = declared.and_then(|declared| declared.root.as_deref()) {
+                cache.used(root);
+            }
+        }
         *in_use = Some(cache.clone());
         Ok(cache)
     }
