@@ -265,7 +265,7 @@ fn two_values_of_an_axis_are_compared_within_one_image() {
 
     let axis = side.along("speed", "high").unwrap_err().to_string();
     assert!(
-        axis.contains("precision, fp8, qat, checkpointing"),
+        axis.contains("precision, fp8, int8, qat, checkpointing"),
         "{axis}"
     );
     let value = side.along("precision", "fp8").unwrap_err().to_string();
