@@ -8,7 +8,7 @@ use std::{
 
 use bench_suite::host;
 use clap::{Args, Parser, Subcommand};
-use record::{Record, Session, SessionFolder, command_line};
+use record::{Machine, Record, Session, SessionFolder, command_line};
 use reports::format::{change, interval, plural, share};
 use verdict::{FailOn, Gate, Sessions, Verdicts, compare_sessions};
 
@@ -311,12 +311,26 @@ fn compare(before: &Group, after: &Group, printer: &Printer) -> Result<()> {
             ));
         }
     }
-    let kernels = [before, after].map(|side| side.sessions[0].0.machine().kernel.as_str());
-    if kernels[0] != kernels[1] {
-        let [then, now] = kernels;
-        printer.note(&format!(
-            "warning: the kernel changed too, from {then} to {now}: what it does counts as change"
-        ));
+    // A power limit lasts until the next boot.
+    let limits = |machine: &Machine| {
+        let gpus = machine.gpus.iter();
+        let limits = gpus.map(|gpu| gpu.power_limit_watts.map(|watts| format!("{watts} W")));
+        Some(limits.collect::<Option<Vec<_>>>()?.join(" and "))
+    };
+    let machines = || {
+        let all = base.iter().chain(&head);
+        all.map(|(session, _)| session.machine())
+    };
+    let kernels: BTreeSet<String> = machines().map(|machine| machine.kernel.clone()).collect();
+    let limits: BTreeSet<String> = machines().filter_map(limits).collect();
+    for (what, all) in [("kernel", kernels), ("power limit", limits)] {
+        if all.len() > 1 {
+            let all: Vec<String> = all.into_iter().collect();
+            printer.note(&format!(
+                "warning: the {what} is not the same in all sessions ({}): what it does counts as change",
+                all.join(", ")
+            ));
+        }
     }
     let mut failing = 0;
     let images: Vec<String> = base[0]
