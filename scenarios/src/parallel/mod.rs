@@ -184,11 +184,14 @@ mod tests {
     ];
 
     fn of(changed: (&str, &str)) -> Result<Option<Ranks>, Error> {
-        Ranks::of(&|name| {
-            let all = [changed].into_iter().chain(TWO);
-            let mut found = all.filter(|(key, _)| *key == name);
-            found.next().map(|(_, value)| value.to_owned())
-        })
+        Ranks::of(
+            &|name| {
+                let all = [changed].into_iter().chain(TWO);
+                let mut found = all.filter(|(key, _)| *key == name);
+                found.next().map(|(_, value)| value.to_owned())
+            },
+            TIMEOUT,
+        )
     }
 
     #[test]
@@ -199,7 +202,7 @@ mod tests {
         let staged = ranks.in_stages(2);
         assert_eq!([0, 1].map(|index| staged.micro_batch(index)), [0, 1]);
         assert_eq!(of(("WORLD_SIZE", "1")).unwrap(), None);
-        assert_eq!(Ranks::of(&|_| None).unwrap(), None);
+        assert_eq!(Ranks::of(&|_| None, TIMEOUT).unwrap(), None);
     }
 
     #[test]
