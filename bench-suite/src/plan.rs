@@ -379,11 +379,11 @@ impl Plan {
         Ok(())
     }
 
-    /// Spreads the cells over these places, a GPU a rank unless they share one. Cells that are compared with each other,
-    /// which are all of one scenario, stay in one place; the load is evened out by their number, the
-    /// largest scenario first. Runs of fewer ranks than others of their scenario have take the first
-    /// of its places. Ranks are on one host where one has as many GPUs. On the CPU all
-    /// ranks share the first place. The same for the same cells and places, for ever.
+    /// Spreads the cells over these places, a GPU a rank unless they share one. Cells that are
+    /// compared with each other, which are all of one scenario, stay in one place; the load is evened
+    /// out by their number, the largest scenario first. Runs of fewer ranks than others of their
+    /// scenario have take the first of its places. Ranks are on one host where one has as many GPUs.
+    /// On the CPU all ranks share the first place. The same for the same cells and places, for ever.
     pub fn spread(mut self, places: &[Place]) -> Result<Self, PlanError> {
         let key = |cell: &Cell| (cell.plan.suite.clone(), cell.plan.scenario.clone());
         let mut groups: BTreeMap<(String, String), (usize, u32)> = BTreeMap::new();

@@ -10,7 +10,8 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    images::{ImageSource, SourceError},
+    container::ContainerImage,
+    images::{ImageSource, Loaded, SourceError},
     nodes::Scheduler,
     order::{Execution, Order},
 };
@@ -110,6 +111,17 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// Notes an image that was loaded, and gives it as containers run it.
+    pub(super) fn take(&mut self, loaded: Loaded) -> ContainerImage {
+        self.images.push(loaded.facts);
+        self.notes.extend(loaded.notes);
+        ContainerImage {
+            image: loaded.id,
+            entrypoint: loaded.program.map(|program| vec![program]),
+            ..ContainerImage::default()
+        }
+    }
+
     /// Of images of which the names alone are known, on an engine of this kind.
     pub(super) fn named(kind: &str, images: &[String]) -> Self {
         let image = |name: &String| ImageFacts {

@@ -96,8 +96,9 @@ pub(crate) struct Pulled {
     pub(crate) bytes: Option<u64>,
 }
 
-/// The ID of an image that the engine has, or has to pull, and what this took. Nothing is pulled by a name that may come to mean another image: `unpinned` ends the sentence that says
-/// so, and `next` is what to do where the engine cannot pull.
+/// The ID of an image that the engine has, or has to pull, and what this took. Nothing is pulled by a
+/// name that may come to mean another image: `unpinned` ends the sentence that says so, and `next` is
+/// what to do where the engine cannot pull.
 async fn find_or_pull(
     engine: &Engine,
     reference: &str,

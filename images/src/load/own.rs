@@ -42,7 +42,8 @@ struct Inventory {
 }
 
 /// An image by its reference, name or ID in the engine, or its archive where it is Apptainer that is
-/// to run it: any, whoever made it. One with a digest is pulled where it is not there, and no other. `python`: the interpreter that says what it holds.
+/// to run it: any, whoever made it. One with a digest is pulled where it is not there, and no other.
+/// `python`: the interpreter that says what it holds.
 pub async fn own_image(
     store: Store<'_>,
     reference: &str,

@@ -30,11 +30,7 @@ pub(crate) fn blocks(session: &SessionSummary, view: &View) -> Vec<Block> {
     );
     cards.extend(session.images.iter().map(|of| Card {
         title: format!("Image {}", of.name),
-        facts: image(
-            of,
-            nccl(session, view, &of.name),
-            choices(session, view, &of.name),
-        ),
+        facts: image(of, nccl(session, view, &of.name)),
         layers: of.layers.clone(),
     }));
     let matrices = session.hosts.values().filter_map(topology::matrix);
@@ -216,40 +212,31 @@ fn gpu(gpu: &Gpu) -> String {
     ])
 }
 
-/// NCCL in an image and what was set for it, as its runs of several ranks say.
-fn nccl(session: &SessionSummary, view: &View, image: &str) -> Option<String> {
+/// NCCL in an image and what was set for it, as its runs of several ranks say, and what it chose for
+/// the messages of its collectives.
+fn nccl(session: &SessionSummary, view: &View, image: &str) -> [Option<String>; 2] {
     let is_own = |run: &&&Record| run.session == session.session && run.image == image;
-    let runs = view.runs.iter().flatten().filter(is_own);
-    let runs = runs.filter(|run| !run.ranks.is_empty());
-    let words = runs.filter_map(|run| {
-        let started = run.started.as_ref()?;
+    let of_runs = |word: &dyn Fn(&Record) -> Option<String>| {
+        let runs = view.runs.iter().flatten().filter(is_own);
+        let words = unique(runs.filter_map(|run| word(run)));
+        (!words.is_empty()).then(|| format::few(words, SHOWN, "; ", "and "))
+    };
+    let version = of_runs(&|run| {
+        let started = run.started.as_ref().filter(|_| !run.ranks.is_empty())?;
         let version = started.cuda.as_ref()?.nccl_version.clone()?;
         let set = started.nccl.iter();
         let set = set.map(|(name, value)| format!("{name}={value}"));
-        Some(
-            std::iter::once(version)
-                .chain(set)
-                .collect::<Vec<_>>()
-                .join(" "),
-        )
+        let words: Vec<String> = [version].into_iter().chain(set).collect();
+        Some(words.join(" "))
     });
-    let words = unique(words);
-    (!words.is_empty()).then(|| format::few(words, SHOWN, "; ", "and "))
-}
-
-/// What NCCL chose for the messages of an image's collectives.
-fn choices(session: &SessionSummary, view: &View, image: &str) -> Option<String> {
-    let is_own = |run: &&&Record| run.session == session.session && run.image == image;
-    let runs = view.runs.iter().flatten().filter(is_own);
-    let words = runs.filter_map(|run| {
+    let choice = of_runs(&|run| {
         let choice = run.facts.get("nccl_choice")?;
         Some(format!("{choice} for {}", run.axes.without("precision")))
     });
-    let words = unique(words);
-    (!words.is_empty()).then(|| format::few(words, SHOWN, "; ", "and "))
+    [version, choice]
 }
 
-fn image(image: &ImageFacts, nccl: Option<String>, choices: Option<String>) -> Vec<Fact> {
+fn image(image: &ImageFacts, [nccl, choice]: [Option<String>; 2]) -> Vec<Fact> {
     let or_not = |text: Option<String>| Some(text.unwrap_or_else(|| UNKNOWN.to_owned()));
     let libtorch = [image.libtorch_version.clone(), image.flavour.clone()];
     let parts = |list: fn(&ImageParts) -> &BTreeMap<String, String>| {
@@ -262,7 +249,7 @@ fn image(image: &ImageFacts, nccl: Option<String>, choices: Option<String>) -> V
         ("Lock", image.lock.as_ref().map(ToString::to_string)),
         ("libtorch", Some(join(libtorch.map(Some)))),
         ("NCCL", nccl),
-        ("NCCL chose", choices),
+        ("NCCL chose", choice),
         ("Base", or_not(image.base.clone())),
         ("Size", or_not(size(image))),
         ("scenario binary", or_not(image.scenario_sha256.clone())),
@@ -321,7 +308,7 @@ mod tests {
                 parts: Some(parts),
                 ..ImageFacts::default()
             };
-            let facts = image(&facts, None, None);
+            let facts = image(&facts, [None, None]);
             let (_, shown) = facts.into_iter().find(|fact| fact.0 == "Packages").unwrap();
             shown
         };

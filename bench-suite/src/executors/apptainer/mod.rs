@@ -225,16 +225,10 @@ impl Executor for InApptainer {
             let mut prepared = Prepared::default();
             for name in images {
                 let loaded = source.load(name, Store::Apptainer(&self.apptainer)).await;
-                let loaded = loaded.map_err(ExecutorError::Image)?;
-                let image = ContainerImage {
-                    image: loaded.id,
-                    entrypoint: loaded.program.map(|program| vec![program]),
-                    ..ContainerImage::default()
-                };
-                let facts = loaded.unpacked.unwrap_or_default();
+                let mut loaded = loaded.map_err(ExecutorError::Image)?;
+                let facts = loaded.unpacked.take().unwrap_or_default();
+                let image = prepared.take(loaded);
                 self.images.insert(name.clone(), (image, facts));
-                prepared.images.push(loaded.facts);
-                prepared.notes.extend(loaded.notes);
             }
             self.reaches_gpus = places.iter().any(|place| place.device != Device::Cpu);
             prepared.engine = EngineFacts {

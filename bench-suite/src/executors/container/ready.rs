@@ -18,15 +18,8 @@ impl Container {
         let mut prepared = Prepared::default();
         for name in images {
             let loaded = source.load(name, Store::Engine(&self.engine)).await;
-            let loaded = loaded.map_err(ExecutorError::Image)?;
-            let image = ContainerImage {
-                image: loaded.id,
-                entrypoint: loaded.program.map(|program| vec![program]),
-                ..ContainerImage::default()
-            };
+            let image = prepared.take(loaded.map_err(ExecutorError::Image)?);
             self.images.insert(name.clone(), image);
-            prepared.images.push(loaded.facts);
-            prepared.notes.extend(loaded.notes);
         }
         for left in self.engine.sweep_dead_owners().await? {
             source.note(&format!(
