@@ -51,7 +51,12 @@ fn main() {
     // Behind all others: where the real headers are, they serve.
     build.flag("-idirafter").flag("shim/stand-ins");
     build.files(if cuda {
-        &["shim/cuda.cpp", "shim/fp8_cuda.cpp", "shim/nccl.cpp"][..]
+        &[
+            "shim/cuda.cpp",
+            "shim/fp8_cuda.cpp",
+            "shim/managed.cpp",
+            "shim/nccl.cpp",
+        ][..]
     } else {
         &["shim/no_cuda.cpp"]
     });
@@ -82,13 +87,16 @@ fn main() {
 
 /// Nothing refers to a symbol of `libtorch_cuda.so` by name, it registers itself
 /// when loaded, so the linker must be told to keep it. What it needs in turn (cuDNN,
-/// NCCL, …) is only there where the binary runs.
-const CUDA_LINK_ARGUMENTS: [&str; 5] = [
+/// NCCL, …) is only there where the binary runs. Libraries find what shim/managed.cpp puts before the
+/// CUDA runtime where the binary exports it.
+const CUDA_LINK_ARGUMENTS: [&str; 7] = [
     "-Wl,--no-as-needed",
     "-ltorch_cuda",
     "-lc10_cuda",
     "-Wl,--as-needed",
     "-Wl,--allow-shlib-undefined",
+    "-Wl,--export-dynamic-symbol=cudaMalloc",
+    "-Wl,--export-dynamic-symbol=cudaFree",
 ];
 
 /// Others' headers warn; as system headers they do not drown our own warnings.

@@ -23,13 +23,19 @@ impl Budget {
         let (Device::Cuda(index), Some(facts)) = (file.device, facts) else {
             return None;
         };
-        let asked = file.gpu_memory_bytes.or(file.allocator_memory_bytes);
-        asked.is_some().then_some(Self {
-            index,
-            total_bytes: facts.total_memory_bytes,
-            gpu_bytes: file.gpu_memory_bytes,
-            allocator_bytes: file.allocator_memory_bytes,
-        })
+        // Of unified memory more than there is, is kept where it is allocated.
+        let total_bytes = facts.total_memory_bytes;
+        let is_beyond = |bytes: &u64| file.variant.allocator.managed && *bytes > total_bytes;
+        let gpu_bytes = file.gpu_memory_bytes.filter(|bytes| !is_beyond(bytes));
+        gpu_bytes
+            .or(file.allocator_memory_bytes)
+            .is_some()
+            .then_some(Self {
+                index,
+                total_bytes,
+                gpu_bytes,
+                allocator_bytes: file.allocator_memory_bytes,
+            })
     }
 
     /// Limits the allocator to what is left to it now.

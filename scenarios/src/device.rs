@@ -4,7 +4,9 @@
 use std::{collections::BTreeMap, env, fs, path::Path};
 
 use libtorch::{AttentionKernels, allocator::Settings, cuda};
-use protocol::{Allocator, AllocatorBackend, Attention, CudaFacts, Device, Fp8, KernelCache, Nccl};
+use protocol::{
+    Allocator, AllocatorBackend, Attention, CudaFacts, Device, Fp8, KernelCache, Nccl, RunFile,
+};
 
 use crate::Error;
 
@@ -58,6 +60,24 @@ pub fn start(device: Device, deterministic: bool) -> Result<(), Error> {
     })?;
     // The fastest algorithm in a trial may be another one the next time.
     Ok(cuda::set_cudnn_benchmark(!deterministic)?)
+}
+
+/// Has the allocator's segments in unified memory: of the GPU's size as far as it is free, or of the
+/// limit where that is larger than the GPU.
+pub fn manage(file: &RunFile, facts: Option<&CudaFacts>) -> Result<(), Error> {
+    let (Device::Cuda(index), Some(facts)) = (file.device, facts) else {
+        return Ok(());
+    };
+    if !file.variant.allocator.managed {
+        return Ok(());
+    }
+    let beyond = file.gpu_memory_bytes;
+    let beyond = beyond.filter(|bytes| *bytes > facts.total_memory_bytes);
+    let bytes = beyond.map_or_else(|| Ok(cuda::memory_info(index)?.free_bytes), Ok::<_, Error>)?;
+    cuda::manage(index, bytes).map_err(|error| Error::DeviceUnavailable {
+        device: file.device,
+        reason: error.to_string(),
+    })
 }
 
 /// Has attention computed by these kernels alone.
@@ -129,8 +149,9 @@ pub fn synchronize(device: Device) -> Result<(), Error> {
     Ok(())
 }
 
-/// The allocator's settings in the words of the variants, as libtorch says that it uses them.
-pub fn effective_allocator(settings: &Settings) -> String {
+/// The allocator's settings in the words of the variants, as libtorch says that it uses them, and
+/// whether its segments are to be unified memory and can be.
+pub fn effective_allocator(settings: &Settings, managed: bool) -> String {
     const MIB: u64 = 1 << 20;
     let backend = [AllocatorBackend::Native, AllocatorBackend::CudaMallocAsync]
         .into_iter()
@@ -140,6 +161,7 @@ pub fn effective_allocator(settings: &Settings) -> String {
     match backend {
         Some(backend) if rounds == uniform.is_some() => Allocator {
             backend,
+            managed,
             expandable_segments: settings.expandable_segments,
             max_split_size_mb: settings.max_split_size_bytes.map(|bytes| bytes / MIB),
             garbage_collection_threshold: settings.garbage_collection_threshold,
@@ -186,7 +208,7 @@ mod tests {
     }
 
     fn check(settings: &Settings, words: &str) {
-        let effective = effective_allocator(settings);
+        let effective = effective_allocator(settings, false);
         assert_eq!(effective, words);
         assert!(check_allocator(&words.parse().unwrap(), &effective).is_ok());
     }
@@ -252,7 +274,7 @@ mod tests {
     #[test]
     fn a_setting_that_did_not_take_is_an_error() {
         let asked = "expandable_segments".parse().unwrap();
-        let error = check_allocator(&asked, &effective_allocator(&native())).unwrap_err();
+        let error = check_allocator(&asked, &effective_allocator(&native(), false)).unwrap_err();
         assert_eq!(error.reason(), protocol::FailureReason::SettingIgnored);
         assert!(error.to_string().contains("PYTORCH_ALLOC_CONF"), "{error}");
     }
@@ -261,6 +283,8 @@ mod tests {
     fn settings_that_no_variant_has_are_shown_whole() {
         let mut settings = native();
         settings.roundup_power2_divisions[3] = 4;
-        assert!(effective_allocator(&settings).contains("roundup_power2_divisions: [0, 0, 0, 4"));
+        assert!(
+            effective_allocator(&settings, false).contains("roundup_power2_divisions: [0, 0, 0, 4")
+        );
     }
 }

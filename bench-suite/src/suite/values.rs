@@ -52,11 +52,16 @@ pub(super) fn values(
 ) -> Result<Vec<Given>, YamlError> {
     let at = at.clone().key(axis);
     let read = |at: KeyPath, axis_at: &KeyPath, value: &Value| {
-        if reading.is_typed(axis) {
-            typed(document, at, axis_at, axis, value)
-        } else {
-            text(document, at, axis_at, axis, value)
+        if !reading.is_typed(axis) {
+            return text(document, at, axis_at, axis, value);
         }
+        let given = typed(document, at, axis_at, axis, value)?;
+        if matches!(reading, Reading::Program(_)) && given.canonical.starts_with("managed") {
+            let message = "unified memory is of the built-in workload alone";
+            let expected = "expected settings that the environment can hold";
+            return Err(document.error_expecting(&given.at, message, expected, None));
+        }
+        Ok(given)
     };
     let Value::Array(items) = value else {
         return Ok(vec![read(at.clone(), &at, value)?]);

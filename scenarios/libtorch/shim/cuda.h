@@ -100,6 +100,13 @@ void torchgauge_cuda_empty_cache(Failure* failure) noexcept;
 
 void torchgauge_cuda_set_memory_fraction(int32_t index, double fraction, Failure* failure) noexcept;
 
+// Whether the allocator's segments can be unified memory, which takes a binary that exports
+// `cudaMalloc`.
+bool torchgauge_cuda_can_manage() noexcept;
+
+// From now on they are, up to so many bytes.
+void torchgauge_cuda_manage(int32_t index, uint64_t bytes, Failure* failure) noexcept;
+
 void torchgauge_cuda_device_stats(int32_t index, DeviceStats* stats, Failure* failure) noexcept;
 
 // From now on the last allocation that fails is remembered; once for a process. The `cudaMallocAsync`

@@ -78,6 +78,14 @@ void torchgauge_cuda_set_memory_fraction(int32_t, double, Failure* failure) noex
   refuse(failure);
 }
 
+bool torchgauge_cuda_can_manage() noexcept {
+  return false;
+}
+
+void torchgauge_cuda_manage(int32_t, uint64_t, Failure* failure) noexcept {
+  refuse(failure);
+}
+
 void torchgauge_cuda_device_stats(int32_t, DeviceStats*, Failure* failure) noexcept {
   refuse(failure);
 }

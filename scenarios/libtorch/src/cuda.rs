@@ -120,6 +120,22 @@ pub fn set_memory_fraction(index: u32, fraction: f64) -> Result<()> {
     unsafe { ffi::cuda_set_memory_fraction(raw_index(index), fraction) }
 }
 
+/// Whether this binary can have the allocator's segments in unified memory.
+pub fn can_manage() -> bool {
+    // SAFETY: no arguments.
+    unsafe { ffi::torchgauge_cuda_can_manage() }
+}
+
+/// From now on the allocator's segments are unified memory, so many bytes of it at most.
+///
+/// # Errors
+///
+/// Where the driver gives CPU and GPU no access to it at the same time.
+pub fn manage(index: u32, bytes: u64) -> Result<()> {
+    // SAFETY: the pointer is valid for the call.
+    unsafe { ffi::cuda_manage(raw_index(index), bytes) }
+}
+
 /// What C++ takes an index as; too large a one is refused there like any that is not a GPU's.
 pub(crate) fn raw_index(index: u32) -> i32 {
     i32::try_from(index).unwrap_or(i32::MAX)

@@ -139,6 +139,7 @@ unsafe extern "C" {
     pub(crate) fn torchgauge_reducer_free(reducer: *mut GradientReducer);
     pub(crate) fn torchgauge_on_terminate(told: LastWords);
     pub(crate) fn torchgauge_cuda_built() -> bool;
+    pub(crate) fn torchgauge_cuda_can_manage() -> bool;
     pub(crate) fn torchgauge_cuda_last_shortage(shortage: *mut Shortage) -> bool;
     pub(crate) fn torchgauge_mover_counts(mover: *const Mover, moved: *mut u64, pinned: *mut u64);
     pub(crate) fn torchgauge_mover_send(mover: *const Mover, on: bool);
@@ -242,6 +243,7 @@ fallible! {
     fn cuda_set_cudnn_benchmark(on: bool);
     fn cuda_empty_cache();
     fn cuda_set_memory_fraction(index: i32, fraction: f64);
+    fn cuda_manage(index: i32, bytes: u64);
     fn cuda_device_stats(index: i32, stats: *mut DeviceStats);
     fn cuda_watch_shortages(index: i32);
     fn cuda_reset_peak(index: i32);

@@ -28,7 +28,7 @@ impl AllocatorBackend {
 
 /// One choice on the allocator axis.
 ///
-/// Written as `native`, `cudaMallocAsync`, or settings of the native allocator
+/// Written as `native`, `cudaMallocAsync`, `managed`, or settings of the native allocator
 /// joined by `+`: `expandable_segments+max_split_size_mb:128`. The settings act
 /// only when they stand in the environment before CUDA starts:
 /// [`Allocator::configuration`] gives the value for [`Allocator::VARIABLES`].
@@ -36,6 +36,9 @@ impl AllocatorBackend {
 pub struct Allocator {
     /// Which allocator.
     pub backend: AllocatorBackend,
+    /// Segments are unified memory, which the driver moves between GPU and host; of the built-in
+    /// workload alone.
+    pub managed: bool,
     /// Grow segments in place through the driver's virtual memory API.
     pub expandable_segments: bool,
     /// Blocks above this size (MiB) are never split. libtorch takes more than 20.
@@ -56,6 +59,7 @@ impl Allocator {
         let settings: Vec<String> = self
             .settings()
             .into_iter()
+            .filter(|(name, _)| *name != "managed")
             .map(|(name, value)| match value {
                 Some(value) => format!("{name}:{value}"),
                 None if name == "expandable_segments" => format!("{name}:True"),
@@ -72,6 +76,7 @@ impl Allocator {
         let share = self.garbage_collection_threshold;
         [
             (backend, (backend != "native").then_some(None)),
+            ("managed", self.managed.then_some(None)),
             (
                 "expandable_segments",
                 self.expandable_segments.then_some(None),
@@ -101,6 +106,7 @@ impl Allocator {
             "cudaMallocAsync" if value.is_none() => {
                 self.backend = AllocatorBackend::CudaMallocAsync;
             }
+            "managed" if value.is_none() => self.managed = true,
             "expandable_segments" => match value {
                 None | Some("True" | "true") => self.expandable_segments = true,
                 Some(other) => return Err(value_error(name, "no value", other)),
@@ -123,7 +129,7 @@ impl Allocator {
             _ => {
                 return Err(ParseError(format!(
                     "unknown allocator setting `{part}`; expected native, cudaMallocAsync, \
-                     expandable_segments, max_split_size_mb:N, garbage_collection_threshold:X, \
+                     managed, expandable_segments, max_split_size_mb:N, garbage_collection_threshold:X, \
                      roundup_power2_divisions:N, or several joined by +"
                 )));
             }
@@ -173,6 +179,11 @@ impl FromStr for Allocator {
             return Err(ParseError(format!(
                 "`cudaMallocAsync` ignores the native allocator's settings; drop `{other}`"
             )));
+        }
+        if allocator.managed && allocator.expandable_segments {
+            return Err(ParseError(
+                "`expandable_segments` are no unified memory; drop it, or `managed`".into(),
+            ));
         }
         Ok(allocator)
     }
@@ -235,6 +246,12 @@ mod tests {
             "expandable_segments+garbage_collection_threshold:0.8",
             Some("expandable_segments:True,garbage_collection_threshold:0.8"),
         );
+        check("managed", "managed", None);
+        check(
+            "max_split_size_mb:64+managed",
+            "managed+max_split_size_mb:64",
+            Some("max_split_size_mb:64"),
+        );
         check(
             "roundup_power2_divisions:8",
             "roundup_power2_divisions:8",
@@ -254,6 +271,8 @@ mod tests {
         assert!(refused("garbage_collection_threshold:NaN").contains("between 0 and 1"));
         assert!(refused("roundup_power2_divisions:3").contains("power of two"));
         assert!(refused("expandable_segments+expandable_segments").contains("given twice"));
+        assert!(refused("managed+expandable_segments").contains("drop it, or `managed`"));
+        assert!(refused("managed+cudaMallocAsync").contains("drop `managed`"));
         assert!(
             refused("cudaMallocAsync+max_split_size_mb:64").contains("drop `max_split_size_mb`")
         );

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use libtorch::{allocator, memory};
+use libtorch::{allocator, cuda, memory};
 use protocol::{Event, Moment, Phase, RunFile, Started, Task};
 
 use self::phases::Run;
@@ -91,10 +91,10 @@ fn attempt<W: Write>(
     let mut context = Context::default();
     let gpu = cuda.as_ref().and_then(|facts| nvml::Gpu::open(&facts.uuid));
     context.before = gpu.as_ref().and_then(nvml::Gpu::used_bytes);
-    let allocator = cuda
-        .as_ref()
-        .map(|_| allocator::effective().map(|settings| device::effective_allocator(&settings)))
-        .transpose()?;
+    let managed = file.variant.allocator.managed && cuda::can_manage();
+    let effective = |settings| device::effective_allocator(&settings, managed);
+    let allocator = cuda.as_ref().map(|_| allocator::effective().map(effective));
+    let allocator = allocator.transpose()?;
     results.write(&Event::Started(Box::new(Started {
         version: protocol::VERSION,
         run: file.run.clone(),
@@ -120,6 +120,7 @@ fn attempt<W: Write>(
     device::check_fp8(file.variant.fp8, file.device, cuda.as_ref())?;
     device::check_kernel_cache(file.variant.kernel_cache)?;
     device::start(file.device, file.variant.deterministic)?;
+    device::manage(&file, cuda.as_ref())?;
     device::choose_attention(file.variant.attention)?;
     context.after = gpu.as_ref().and_then(nvml::Gpu::used_bytes);
     drop(gpu);

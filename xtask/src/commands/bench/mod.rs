@@ -58,6 +58,10 @@ pub(crate) struct BenchArgs {
     /// takes at least 3 warm-up steps
     #[arg(long)]
     pub(crate) attribution: bool,
+    /// Allow cells with `allocator: managed` more memory than the GPU has, where their
+    /// limits.gpu_memory is beyond it
+    #[arg(long)]
+    pub(crate) allow_oversubscription: bool,
     /// Add blocks until every gated metric is decided between the first image and the others (or
     /// as --by says), or the time budget ends
     #[arg(long)]
@@ -130,6 +134,8 @@ pub(crate) async fn measure(
     };
     let plan = target.plan(&suites, blocks, None)?.only(&args.cell)?;
     let plan = plan.attributed(args.attribution)?.spread(&target.places)?;
+    let is_allowed = args.allow_oversubscription || resumed.is_some();
+    let plan = plan.within_gpus(&target.hosts, is_allowed)?;
     tell_left_out(&plan, printer);
     let deciding = deciding(args, &plan);
     if let Some(deciding) = &deciding {
