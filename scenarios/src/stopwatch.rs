@@ -148,6 +148,17 @@ impl StepWatch {
         let laps = times.chunks_exact(self.inner + 1);
         Ok(laps.map(|times| lap(times, self.data)).collect())
     }
+
+    /// Mean seconds from each mark of a step to the next one. Waits for the GPU.
+    pub fn stretches(&self) -> Result<Vec<f64>> {
+        let times = self.stopwatch.seconds()?;
+        let laps = times.len() / (self.inner + 1);
+        let mut means = vec![0.0; self.inner + 1];
+        for (place, seconds) in times.iter().enumerate() {
+            means[place % (self.inner + 1)] += seconds / laps as f64;
+        }
+        Ok(means)
+    }
 }
 
 /// Stretches of a micro-batch.

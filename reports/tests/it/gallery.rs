@@ -367,6 +367,13 @@ fn what_a_gpu_says_of_llamas_serving_and_fragmentation_is_on_their_first_screens
         ],
     );
     check(
+        "h100-gpus",
+        &[
+            "Scaling efficiency",
+            "resnet50",
+        ],
+    );
+    check(
         "h100-interference",
         &[
             "Scaling efficiency: 54.",

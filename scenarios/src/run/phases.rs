@@ -66,6 +66,8 @@ pub(super) struct Bench {
     /// There once the step is captured, where the variant asks for it.
     pub(super) captured: Option<Captured>,
     pub(super) warmup_steps: u32,
+    /// Mean seconds of each stretch between the marks of a measured step.
+    pub(super) stretches: Vec<f64>,
 }
 
 impl Bench {
@@ -159,7 +161,8 @@ impl<'a, W: Write> Run<'a, W> {
         // Their losses are nobody's, as those of steps that time alone asked for.
         let place = self.warmup_steps();
         let inside = self.inside(&bench);
-        let busy = self.profile(inside, |step, observer| {
+        let stretches = mem::take(&mut bench.stretches);
+        let busy = self.profile((inside, &stretches), |step, observer| {
             let length = bench.lengths.map(|lengths| lengths.measured(step));
             bench.step(place, length, observer)
         })?;
@@ -236,6 +239,7 @@ impl<'a, W: Write> Run<'a, W> {
             log,
             captured: None,
             warmup_steps: 0,
+            stretches: Vec::new(),
         })
     }
 
@@ -431,6 +435,7 @@ impl<'a, W: Write> Run<'a, W> {
             check_falling(&steps)?;
         }
         let laps = watch.laps()?;
+        bench.stretches = watch.stretches()?;
         self.write_steps(bench.lengths, &laps, &losses, &skips)?;
         let world = self.ranks.as_ref().map_or(1, Ranks::world);
         let own_samples = file.variant.own_samples(world);

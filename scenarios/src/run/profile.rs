@@ -22,11 +22,11 @@ const MOST: usize = 200;
 
 impl<W: Write> Run<'_, W> {
     /// Takes the profiled steps, where some are asked for, writes their kernels, and returns how busy
-    /// a GPU was in each part of theirs, where they have parts. A profiler that does not work yields
+    /// a GPU is in each part of a step, where they have parts. A profiler that does not work yields
     /// none.
     pub(super) fn profile(
         &mut self,
-        inside: Option<Inside>,
+        (inside, stretches): (Option<Inside>, &[f64]),
         mut take: impl FnMut(u32, &mut dyn Observer) -> Result<(), Error>,
     ) -> Result<Values, Error> {
         let (steps, mut busy) = (self.file.steps.profiled, Values::new());
@@ -48,7 +48,7 @@ impl<W: Write> Run<'_, W> {
         match profiler.and_then(Profiler::end) {
             Ok(mut all) => {
                 if let Some(inside) = inside {
-                    busy = busy_parts(&mut all, inside, steps as usize);
+                    busy = busy_parts(&mut all, (inside, stretches), steps as usize);
                 }
                 for kernel in kernels(all, cuda, steps) {
                     self.results.write(&Event::Kernel(kernel))?;
@@ -103,9 +103,14 @@ impl Observer for GpuMarks {
     }
 }
 
-/// The share of each part in which a kernel ran, and `all` without the marks. Copies count for none,
-/// as in NVML's utilisation.
-fn busy_parts(all: &mut Vec<Profiled>, inside: Inside, steps: usize) -> Values {
+/// The share of each part in which a kernel runs, and `all` without the marks: kernels of the profiled
+/// steps over the seconds of the measured ones' stretches, for under a profiler a GPU waits for the CPU
+/// as it does not otherwise. Copies count for none, as in NVML's utilisation.
+fn busy_parts(
+    all: &mut Vec<Profiled>,
+    (inside, stretches): (Inside, &[f64]),
+    steps: usize,
+) -> Values {
     let marks = all.extract_if(.., |one| one.is_on_gpu && one.name.contains(MARK));
     let mut marks: Vec<Profiled> = marks.collect();
     let expected = steps * (inside.marks() + 1) + 1;
@@ -122,7 +127,8 @@ fn busy_parts(all: &mut Vec<Profiled>, inside: Inside, steps: usize) -> Values {
         .collect();
     kernels.sort_unstable();
     // From one mark's end to the next one's beginning.
-    let spans = marks.windows(2).map(|pair| {
+    let spans = marks.windows(2).zip(stretches.iter().cycle());
+    let spans = spans.map(|(pair, seconds)| {
         let (from, to) = (pair[0].began + pair[0].took, pair[1].began);
         let mut busy = 0;
         let mut until = from;
@@ -131,9 +137,12 @@ fn busy_parts(all: &mut Vec<Profiled>, inside: Inside, steps: usize) -> Values {
             busy += ended.saturating_sub(began);
             until = until.max(ended);
         }
-        [to.saturating_sub(from) as f64, busy as f64]
+        [*seconds, busy as f64 / 1e9]
     });
-    part_ratios(spans, (inside.marks(), inside.data), "gpu_busy_ratio")
+    let ratios = part_ratios(spans, (inside.marks(), inside.data), "gpu_busy_ratio");
+    // A kernel takes a little longer in one step than in another.
+    let within = |(name, ratio): (String, f64)| (name, ratio.min(1.0));
+    ratios.into_iter().map(within).collect()
 }
 
 /// What each of them takes of one of so many steps, the longest first.
@@ -277,12 +286,15 @@ mod tests {
             micro_batches: 1,
             data: false,
         };
-        let busy = busy_parts(&mut all, inside, 2);
-        let expected = [("forward", 0.25), ("backward", 0.625), ("optimizer", 0.2)];
+        // Without a profiler forward and backward take half of that, and the optimizer as long.
+        let stretches = [50e-9, 100e-9, 100e-9];
+        let busy = busy_parts(&mut all, (inside, &stretches), 2);
+        let expected = [("forward", 0.5), ("backward", 1.0), ("optimizer", 0.2)];
         let expected = expected.map(|(part, ratio)| (format!("{part}_gpu_busy_ratio"), ratio));
         assert_eq!(busy, Values::from(expected));
         assert!(all.iter().all(|one| !one.name.contains(MARK)), "{all:?}");
-        assert_eq!(busy_parts(&mut all, inside, 2), Values::new(), "no marks");
+        let none = busy_parts(&mut all, (inside, &stretches), 2);
+        assert_eq!(none, Values::new(), "no marks");
     }
 
     #[test]
