@@ -9,7 +9,7 @@
 //! and with what an H200 was seen to do, so that records are as large as real ones. Then the commands
 //! of a night, each as a process: `history add` by several at once, `trend --gate`, `site`, `report`.
 //! `--blocks N` is the other way to do it, one session whose blocks are nodes'; 0 leaves either out.
-//! Needs 13 MB for a machine and 30 nights, and 3 MB for a block.
+//! Needs 25 MB for a machine and 30 nights, and 4 MB for a block.
 
 #![expect(clippy::print_stdout, reason = "its table is what it is for")]
 
