@@ -78,6 +78,23 @@ pub(crate) fn files(
     found
 }
 
+/// The folders so many levels below one; hidden ones are none.
+pub(crate) fn folders(folder: &Path, levels: usize) -> Vec<PathBuf> {
+    if levels == 0 {
+        return vec![folder.to_owned()];
+    }
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let inner = entries.filter(|entry| {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        is_folder && !entry.file_name().to_string_lossy().starts_with('.')
+    });
+    let mut found: Vec<PathBuf> = inner
+        .flat_map(|entry| folders(&entry.path(), levels - 1))
+        .collect();
+    found.sort_unstable();
+    found
+}
+
 /// The bytes of a file that is not larger than any should be.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
     regular_file::read(path, MOST_BYTES).map_err(|error| error.to_string())

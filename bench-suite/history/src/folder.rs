@@ -9,7 +9,7 @@ use etcetera::base_strategy::{BaseStrategy, Xdg};
 
 use crate::{
     HistoryError, SeriesFilter,
-    disk::{file_name, files, read, read_all},
+    disk::{file_name, files, folders, read, read_all},
     error::refused,
     file::{KnownCells, SessionFile},
 };
@@ -104,17 +104,17 @@ impl History {
         }
     }
 
-    /// The files of a session, wherever they lie; those that cannot be read are none.
+    /// The files of a session, wherever they lie; those that cannot be read are none. Folders are
+    /// not listed, for each may have a file a night.
     pub(crate) fn find(&self, session: &str) -> Vec<SessionFile> {
-        let results = self.results();
-        let mut places = files(&results, &[&None; 3], &mut Vec::new());
-        places.retain(|path| path.ends_with(file_name(session)));
+        let (results, name) = (self.results(), file_name(session));
         let (all, known) = (SeriesFilter::default(), KnownCells::default());
-        let parse = |path: &PathBuf| {
+        let parse = |folder: PathBuf| {
+            let path = folder.join(&name);
             let place = path.strip_prefix(&results).ok()?;
-            SessionFile::parse(&read(path).ok()?, place, &all, &known).ok()
+            SessionFile::parse(&read(&path).ok()?, place, &all, &known).ok()
         };
-        let found = places.iter().filter_map(parse);
+        let found = folders(&results, 3).into_iter().filter_map(parse);
         found.filter(|file| file.session == session).collect()
     }
 }

@@ -67,11 +67,12 @@ pub struct Session {
     _lock: File,
 }
 
-/// A name for a session that begins now: the time, and four letters by chance.
+/// A name for a session that begins now: the time, and eight letters by chance, for a thousand
+/// machines may begin one in the same second.
 pub fn fresh_name() -> String {
     let now = Timestamp::now().to_zoned(TimeZone::UTC);
     let mut random = rand::rng();
-    let letters: String = (0..4)
+    let letters: String = (0..8)
         .map(|_| char::from(random.random_range(b'a'..=b'z')))
         .collect();
     format!("{}-{letters}", now.strftime("%Y%m%d-%H%M%S"))

@@ -385,7 +385,7 @@ async fn an_image_of_another_libtorch_than_it_says_yields_nothing() {
 #[test]
 fn names_of_sessions_are_fit_for_files() {
     let name = fresh_name();
-    assert_eq!(name.len(), 20);
+    assert_eq!(name.len(), 24);
     assert!(
         name.bytes()
             .all(|b| b.is_ascii_digit() || b.is_ascii_lowercase() || b == b'-')
