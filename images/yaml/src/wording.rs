@@ -10,8 +10,6 @@ pub(crate) struct Wording {
     /// The next step, where there is a likely one.
     pub(crate) help: Option<String>,
     pub(crate) target: Target,
-    /// The key that is not there.
-    pub(crate) missing: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +38,6 @@ pub(crate) fn of(message: &str) -> Wording {
             expected: Some(format!("`{field}` among the keys here")),
             help: None,
             target: Target::Key,
-            missing: Some(field.to_owned()),
         };
     }
     let (found, expected) = match (expected, found.split_once("; expected ")) {
@@ -62,7 +59,6 @@ pub(crate) fn of(message: &str) -> Wording {
         expected: expected.map(|what| format!("expected {what}")),
         help: None,
         target: Target::Value,
-        missing: None,
     }
 }
 
@@ -84,7 +80,6 @@ fn unknown(what: &str, got: &str, expected: Option<&str>, target: Target) -> Wor
         help: did_you_mean(got, candidates),
         expected,
         target,
-        missing: None,
     }
 }
 
