@@ -158,7 +158,6 @@ impl Image {
         let document = Document::read(file)?;
         let folder = file.parent().unwrap_or(Path::new("."));
         let spec = Spec::read(&document, folder)?;
-        spec.check_pinned(&document)?;
         Ok(Self {
             name,
             reference: reference.to_owned(),

@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use engine::{Endpoint, Engine, ImageFacts, Store};
+use engine::{Engine, ImageFacts, Store};
 
 use crate::{
     Base, Digest, Error, Image, Result,
@@ -225,40 +225,4 @@ async fn save(engine: &Engine, id: &str, to: &Path, mut meter: Box<dyn Meter>) -
     }
     saved?;
     file.flush().map_err(at(to))
-}
-
-/// Adds the digest to pin to the error about a base without one, where an engine knows it.
-pub async fn with_known_digest(error: Error) -> Error {
-    let Error::Unpinned {
-        reference, error, ..
-    } = error
-    else {
-        return error;
-    };
-    let mut known = None;
-    if let Ok(engines) = Engine::connect_all(&Endpoint::Auto).await {
-        for engine in engines {
-            let Ok(Some(found)) = engine.image(&reference).await else {
-                continue;
-            };
-            // A loaded image has no digest of a registry's, and is told by its ID; Podman gives it
-            // one all the same, which other engines would not know.
-            let mut digests = found.digests.into_iter();
-            let pinned = digests.find(|digest| !digest.starts_with("localhost/"));
-            let pinned = pinned.unwrap_or_else(|| {
-                let name = reference
-                    .rsplit_once(':')
-                    .filter(|(_, tag)| !tag.contains('/'))
-                    .map_or(reference.as_str(), |(name, _)| name);
-                format!("{name}@{}", found.id)
-            });
-            known = Some(format!("{} has it as {pinned}", engine.facts().describe()));
-            break;
-        }
-    }
-    Error::Unpinned {
-        reference,
-        known,
-        error,
-    }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use strict_yaml::{Document, KeyPath, YamlError};
 
 use crate::{
-    Digest, Flavour, Result,
+    Digest, Flavour,
     spec::{flavour::tch_for, gpu::GpuArchitecture},
 };
 
@@ -310,11 +310,12 @@ impl Spec {
                 ));
             }
         }
+        self.check_pinned(document)?;
         reserved::check(self, document)
     }
 
     /// Refuses a base image without a digest.
-    pub(crate) fn check_pinned(&self, document: &Document) -> Result<()> {
+    fn check_pinned(&self, document: &Document) -> Result<(), YamlError> {
         let Base::Image(reference) = &self.base else {
             return Ok(());
         };
@@ -329,20 +330,15 @@ impl Spec {
         } else {
             "names no digest, so it may be another image tomorrow"
         };
-        let error = document.error_at(
+        Err(document.error_at(
             &KeyPath::root().key("base").key("image"),
             format!("`{reference}` {what}"),
             Some(
                 "write REFERENCE@sha256:…; `docker image inspect REFERENCE` shows the digest \
-                 under RepoDigests"
+                 under RepoDigests, and of an image that was never pushed its Id serves"
                     .to_owned(),
             ),
-        );
-        Err(crate::Error::Unpinned {
-            reference: reference.clone(),
-            known: None,
-            error: Box::new(error),
-        })
+        ))
     }
 
     /// A digest of what the spec means: comments, order and spelling do not count.
