@@ -80,7 +80,7 @@ impl Catalog {
                 "{} cannot be used: line {line}: {}; expected `cpu`, `cuda` and `installed`, each the \
                  name of a spec",
                 file.display(),
-                printable(error.message().to_owned())
+                printable(error.message())
             ))
         })
     }

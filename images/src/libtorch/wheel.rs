@@ -151,7 +151,7 @@ impl OpenWheel {
 fn bad(wheel: &Path, member: &str, cause: impl fmt::Display) -> Error {
     Error::BadWheel {
         wheel: wheel.to_owned(),
-        member: Some(printable(member.to_owned())),
+        member: Some(printable(member)),
         cause: printable(cause.to_string()),
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     KeyPath, Problem, YamlError,
     strict::Strict,
     tree::{self, Node},
-    wording::{self, Target},
+    wording,
 };
 
 /// Most bytes of a document. What is larger is not even parsed.
@@ -100,9 +100,8 @@ impl Document {
     /// For parts that a caller takes as [`serde_json::Value`] first and types later.
     pub fn error_from_serde(&self, path: &KeyPath, error: &serde_json::Error) -> YamlError {
         let wording = wording::of(&error.to_string());
-        let is_key = wording.target == Target::Key;
         let (expected, help) = (wording.expected, wording.help);
-        self.problem(path, is_key, wording.message, expected, help)
+        self.problem(path, wording.is_key, wording.message, expected, help)
             .into()
     }
 

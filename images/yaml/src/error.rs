@@ -140,33 +140,24 @@ impl YamlError {
 
 impl Problem {
     fn render(&self, renderer: &Renderer) -> String {
-        let problem = self;
-        let (shown, span) = problem.excerpt();
+        let (shown, span) = self.excerpt();
         let mark = AnnotationKind::Primary.span(span);
         let line = Snippet::source(&shown)
-            .path(&problem.file)
-            .line_start(problem.line)
-            .annotation(mark.label(problem.label.as_deref()));
-        let help = problem.help.as_ref().map(|help| Level::HELP.message(help));
-        let report = Level::ERROR.primary_title(&problem.message).element(line);
+            .path(&self.file)
+            .line_start(self.line)
+            .annotation(mark.label(self.label.as_deref()));
+        let help = self.help.as_ref().map(|help| Level::HELP.message(help));
+        let report = Level::ERROR.primary_title(&self.message).element(line);
         renderer.render(&[report.elements(help)])
     }
 }
 
 /// Messages quote the document: cut to what can be read, and free of what would steer a terminal.
-pub fn printable(text: String) -> String {
+pub fn printable(text: impl AsRef<str>) -> String {
     const LONGEST: usize = 600;
-    let needs_work = text.len() > LONGEST || text.chars().any(char::is_control);
-    if !needs_work {
-        return text;
-    }
-    let mut short: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(LONGEST)
-        .collect();
-    if text.chars().count() > LONGEST {
-        short.push('…');
-    }
+    let letters = text.as_ref().chars();
+    let mut letters = letters.map(|c| if c.is_control() { ' ' } else { c });
+    let mut short: String = letters.by_ref().take(LONGEST).collect();
+    short.extend(letters.next().map(|_| '…'));
     short
 }
