@@ -316,7 +316,7 @@ async fn an_image_of_the_engine_is_a_base_by_its_id() {
     let log = run(&engine, &ready.id, &world).await;
     says(&log, &["answer 42", PACKAGES]);
     clear(&engine, &world.image).await;
-    engine.remove_image(name).await.unwrap();
+    engine.untag(name).await.unwrap();
 }
 
 #[tokio::test]
@@ -354,7 +354,7 @@ async fn a_base_that_the_engine_lacks_is_pulled_by_its_digest() {
     let ready = bring(&engine, &world, &assembly).await;
     says(&run(&engine, &ready.id, &world).await, &["answer 42"]);
     clear(&engine, &world.image).await;
-    engine.remove_image(&reference).await.unwrap();
+    engine.untag(&reference).await.unwrap();
 
     // The cache has it now, whatever becomes of the registry and the engine.
     drop(registry);
