@@ -15,10 +15,9 @@ use std::{
     time::Instant,
 };
 
-use bytes::Bytes;
 use engine::Engine;
 use record::ImageFacts;
-use tokio::sync::mpsc;
+use tokio_util::io::{ReaderStream, SyncIoBridge};
 
 use crate::{
     Assembly, Digest, Error, Result, atomic_write,
@@ -32,8 +31,8 @@ use crate::{
 
 /// Bytes that travel to the engine in one piece.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Pieces that wait for the engine at most.
-const CHUNKS_WAITING: usize = 4;
+/// Bytes that wait for the engine at most.
+const WAITING_BYTES: usize = 4 * CHUNK_BYTES;
 
 /// How an image came into the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -264,32 +263,24 @@ async fn load(
     let writing = Arc::clone(assembly);
     let total = oci::archive_bytes(&assembly.archive_layers(present));
     let mut meter = cache.start(Action::Load, &assembly.reference, Some(total));
-    let (sender, mut receiver) = mpsc::channel(CHUNKS_WAITING);
+    let (to, from) = tokio::io::duplex(WAITING_BYTES);
     let writer = tokio::spawn(blocking(move || {
-        let mut to = ChannelWriter {
-            sender: sender.clone(),
-            buffer: Vec::with_capacity(CHUNK_BYTES),
-        };
-        let written = oci::write_archive(
-            &writing.reference,
-            &writing.documents,
-            &writing.archive_layers(present),
-            &mut to,
-        );
-        if let Err(error) = &written {
-            // Nobody listens any more where the engine has given up.
-            let _ = sender.blocking_send(Err(io::Error::other(error.to_string())));
-        }
-        written
+        let to = io::BufWriter::with_capacity(CHUNK_BYTES, SyncIoBridge::new(to));
+        let layers = writing.archive_layers(present);
+        oci::write_archive(&writing.reference, &writing.documents, &layers, to)
     }));
-    let stream = futures_util::stream::poll_fn(move |context| receiver.poll_recv(context));
+    let stream = ReaderStream::with_capacity(from, CHUNK_BYTES);
     let report = move |bytes: u64| meter.advance_to(bytes.min(total));
     let loaded = engine.load(stream, report).await;
     match writer.await.map_err(background)? {
-        // The engine only knows that the archive broke off.
-        Err(error @ Error::StaleLayer { .. }) => Err(error),
+        // The engine only knows that the archive broke off, unless it broke it off itself.
+        Err(error) if !is_broken_pipe(&error) => Err(error),
         _ => Ok(loaded.map(|()| began.elapsed().as_secs_f64())?),
     }
+}
+
+fn is_broken_pipe(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
 }
 
 impl Assembly {
@@ -334,39 +325,5 @@ impl Assembly {
             file.flush().map_err(at(to))?;
             Ok(digest)
         })
-    }
-}
-
-/// Hands what is written to a task in pieces, waiting while the other side is slow.
-struct ChannelWriter {
-    sender: mpsc::Sender<io::Result<Bytes>>,
-    buffer: Vec<u8>,
-}
-
-impl ChannelWriter {
-    fn send(&mut self) -> io::Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK_BYTES));
-        self.sender
-            .blocking_send(Ok(piece.into()))
-            .map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the engine stopped reading"))
-    }
-}
-
-impl Write for ChannelWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = CHUNK_BYTES - self.buffer.len();
-        let n = room.min(bytes.len());
-        self.buffer.extend_from_slice(&bytes[..n]);
-        if self.buffer.len() == CHUNK_BYTES {
-            self.send()?;
-        }
-        Ok(n)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.send()
     }
 }
