@@ -357,12 +357,8 @@ async fn only_the_layers_that_the_engine_lacks_are_sent() {
     let second = Arc::new(world.assemble().unwrap());
     let ready = bring(&engine, &world, &second).await;
     let scenario = second.facts.layers[2].1;
-    assert_eq!(
-        ready.loaded,
-        Loaded::Thin {
-            sent_bytes: scenario
-        }
-    );
+    assert_eq!(ready.loaded, Loaded::Thin);
+    assert_eq!(ready.facts.loaded_bytes, Some(scenario));
     let facts = engine.image(&second.reference).await.unwrap().unwrap();
     let expected: Vec<String> = layers(&second).iter().map(ToString::to_string).collect();
     assert_eq!(facts.layers, expected);
