@@ -93,23 +93,14 @@ fn words(error: &Error) -> Words {
 }
 
 impl Node {
-    fn child(&self, segment: &Segment) -> Option<usize> {
-        match (segment, self.children.first()) {
-            (Segment::Index(place), Some((Segment::Index(_), ..))) => {
-                Some(*place).filter(|place| *place < self.children.len())
-            }
-            _ => self.children.iter().position(|(at, ..)| at == segment),
-        }
-    }
-
     /// Where the value at `path` stands, or the last one on the way that there is, and its key.
     pub(crate) fn find(root: &Spanned<Self>, path: &KeyPath) -> (Location, Option<Location>) {
         let (mut node, mut key) = (root, None);
         for segment in path.segments() {
-            let Some(place) = node.value.child(segment) else {
+            let mut children = node.value.children.iter();
+            let Some((_, key_place, child)) = children.find(|(at, ..)| at == segment) else {
                 break;
             };
-            let (_, key_place, child) = &node.value.children[place];
             (node, key) = (child, *key_place);
         }
         // A block map begins with its first key; that is what to mark.
