@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufWriter, Write as _},
+    io::{BufWriter, Write as _},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     time::Instant,
@@ -207,22 +207,11 @@ pub(crate) async fn pull(
 async fn save(engine: &Engine, id: &str, to: &Path, mut meter: Box<dyn Meter>) -> Result<()> {
     let mut file = BufWriter::with_capacity(1 << 20, File::create(to).map_err(at(to))?);
     let mut done = 0;
-    let mut failed = None;
-    let saved = engine
-        .save(id, |piece| {
-            done += piece.len() as u64;
-            meter.advance_to(done);
-            file.write_all(piece).map_err(|error| {
-                let words = io::Error::new(error.kind(), error.to_string());
-                failed = Some(error);
-                words
-            })
-        })
-        .await;
-    // A full disk here is not the engine's fault.
-    if let Some(error) = failed {
-        return Err(at(to)(error));
-    }
-    saved?;
+    let saved = engine.save(id, |piece| {
+        done += piece.len() as u64;
+        meter.advance_to(done);
+        file.write_all(piece)
+    });
+    saved.await?;
     file.flush().map_err(at(to))
 }

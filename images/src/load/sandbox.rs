@@ -61,36 +61,28 @@ impl Origin {
 
     /// As Apptainer names it; an assembly's archive is written to this folder.
     fn source(&self, aside: &Path, cache: &Cache) -> Result<OsString> {
-        let archive = |format: &str, file: &Path| {
-            let mut source = OsString::from(format);
-            source.push(file);
-            source
-        };
-        Ok(match self {
+        let (format, file) = match self {
             Self::Assembly(assembly) => {
                 let file = aside.join("image.tar");
                 assembly.write_archive(&file, cache)?;
-                archive("docker-archive:", &file)
+                ("docker-archive:", file)
             }
             Self::Archive(file) => {
-                let files = Filesystem::of_archive(file).ok();
-                let has = |name| {
-                    files
-                        .as_ref()
-                        .is_some_and(|files| files.file(name).is_some())
-                };
+                let files = Filesystem::of_archive(file).unwrap_or_default();
+                let has = |name| files.file(name).is_some();
                 let is_oci = has("oci-layout") && !has("manifest.json");
-                archive(
-                    if is_oci {
-                        "oci-archive:"
-                    } else {
-                        "docker-archive:"
-                    },
-                    file,
-                )
+                let format = if is_oci {
+                    "oci-archive:"
+                } else {
+                    "docker-archive:"
+                };
+                (format, file.clone())
             }
-            Self::Registry(reference) => format!("docker://{reference}").into(),
-        })
+            Self::Registry(reference) => return Ok(format!("docker://{reference}").into()),
+        };
+        let mut source = OsString::from(format);
+        source.push(file);
+        Ok(source)
     }
 }
 
