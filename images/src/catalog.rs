@@ -80,7 +80,7 @@ impl Catalog {
                 "{} cannot be used: line {line}: {}; expected `cpu`, `cuda` and `installed`, each the \
                  name of a spec",
                 file.display(),
-                printable(error.message().to_owned())
+                printable(error.message())
             ))
         })
     }
@@ -158,7 +158,6 @@ impl Image {
         let document = Document::read(file)?;
         let folder = file.parent().unwrap_or(Path::new("."));
         let spec = Spec::read(&document, folder)?;
-        spec.check_pinned(&document)?;
         Ok(Self {
             name,
             reference: reference.to_owned(),

@@ -1,7 +1,6 @@
 //! What an ELF file says about itself: its name, what it needs, and which glibc.
 
 use std::{
-    collections::BTreeSet,
     io::{Read, Seek},
     path::Path,
 };
@@ -9,7 +8,7 @@ use std::{
 use object::{
     Endianness, ReadCache, ReadRef,
     elf::{self, FileHeader64},
-    read::elf::{FileHeader, ProgramHeader, SectionTable},
+    read::elf::{FileHeader, ProgramHeader},
 };
 
 use crate::{Error, Glibc, Result, error::at};
@@ -21,15 +20,12 @@ pub(crate) struct Dynamic {
     pub(crate) soname: Option<String>,
     /// What it asks for, `DT_NEEDED`.
     pub(crate) needed: Vec<String>,
-    /// Where it and what it loads is looked for first, `DT_RPATH`.
-    pub(crate) rpath: Vec<String>,
-    /// Where what it asks for is looked for, `DT_RUNPATH`.
-    pub(crate) runpath: Vec<String>,
     /// The loader that a program names, `PT_INTERP`.
     pub(crate) interpreter: Option<String>,
-    /// The symbol versions that it asks for: library and version.
-    pub(crate) versions_needed: BTreeSet<(String, String)>,
-    pub(crate) versions_offered: BTreeSet<String>,
+    /// The newest `GLIBC_x.y` that it asks for.
+    pub(crate) glibc_needed: Option<Glibc>,
+    /// The newest that it offers: glibc's own libc.so.6 alone.
+    pub(crate) glibc_offered: Option<Glibc>,
 }
 
 /// Whether a file name is that of a shared library: `libx.so`, `libx.so.12`.
@@ -88,12 +84,6 @@ impl Dynamic {
         Self::read(&ReadCache::new(from))
     }
 
-    /// The newest `GLIBC_x.y` that it offers: glibc's own libc.so.6 alone.
-    pub(crate) fn glibc_offered(&self) -> Option<Glibc> {
-        let versions = self.versions_offered.iter();
-        versions.filter_map(|name| name.parse().ok()).max()
-    }
-
     fn read<'data, R: ReadRef<'data>>(data: R) -> object::Result<Self> {
         let header = FileHeader64::<Endianness>::parse(data)?;
         let endian = header.endian()?;
@@ -101,15 +91,10 @@ impl Dynamic {
         let mut dynamic = Self::default();
         let table = sections.dynamic_table(endian, data)?;
         for entry in &table {
-            let folders = |text: String| text.split(':').map(str::to_owned).collect();
             if entry.tag == elf::DT_SONAME {
                 dynamic.soname = Some(text(table.string(entry)?));
             } else if entry.tag == elf::DT_NEEDED {
                 dynamic.needed.push(text(table.string(entry)?));
-            } else if entry.tag == elf::DT_RPATH {
-                dynamic.rpath = folders(text(table.string(entry)?));
-            } else if entry.tag == elf::DT_RUNPATH {
-                dynamic.runpath = folders(text(table.string(entry)?));
             }
         }
         for segment in header.program_headers(endian, data)? {
@@ -117,55 +102,33 @@ impl Dynamic {
                 dynamic.interpreter = Some(text(path));
             }
         }
-        dynamic.versions_needed = needed_versions(&sections, endian, data)?;
-        dynamic.versions_offered = offered_versions(&sections, endian, data)?;
+        if let Some((mut libraries, strings)) = sections.gnu_verneed(endian, data)? {
+            let strings = sections.strings(endian, data, strings)?;
+            while let Some((_, mut versions)) = libraries.next()? {
+                while let Some(version) = versions.next()? {
+                    // The loader goes on without a weak one.
+                    if version.vna_flags.get(endian) != elf::VER_FLG_WEAK {
+                        let needed = text(version.name(endian, strings)?).parse().ok();
+                        dynamic.glibc_needed = dynamic.glibc_needed.max(needed);
+                    }
+                }
+            }
+        }
+        if let Some((mut definitions, strings)) = sections.gnu_verdef(endian, data)? {
+            let strings = sections.strings(endian, data, strings)?;
+            while let Some((_, mut names)) = definitions.next()? {
+                if let Some(name) = names.next()? {
+                    let offered = text(name.name(endian, strings)?).parse().ok();
+                    dynamic.glibc_offered = dynamic.glibc_offered.max(offered);
+                }
+            }
+        }
         Ok(dynamic)
     }
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn needed_versions<'data, R: ReadRef<'data>>(
-    sections: &SectionTable<'data, FileHeader64<Endianness>, R>,
-    endian: Endianness,
-    data: R,
-) -> object::Result<BTreeSet<(String, String)>> {
-    let mut names = BTreeSet::new();
-    let Some((mut needs, strings)) = sections.gnu_verneed(endian, data)? else {
-        return Ok(names);
-    };
-    let strings = sections.strings(endian, data, strings)?;
-    while let Some((library, mut versions)) = needs.next()? {
-        let library = text(library.file(endian, strings)?);
-        while let Some(version) = versions.next()? {
-            // The loader goes on without a weak one.
-            if version.vna_flags.get(endian) == elf::VER_FLG_WEAK {
-                continue;
-            }
-            names.insert((library.clone(), text(version.name(endian, strings)?)));
-        }
-    }
-    Ok(names)
-}
-
-fn offered_versions<'data, R: ReadRef<'data>>(
-    sections: &SectionTable<'data, FileHeader64<Endianness>, R>,
-    endian: Endianness,
-    data: R,
-) -> object::Result<BTreeSet<String>> {
-    let mut names = BTreeSet::new();
-    let Some((mut offers, strings)) = sections.gnu_verdef(endian, data)? else {
-        return Ok(names);
-    };
-    let strings = sections.strings(endian, data, strings)?;
-    while let Some((_, mut versions)) = offers.next()? {
-        if let Some(version) = versions.next()? {
-            names.insert(text(version.name(endian, strings)?));
-        }
-    }
-    Ok(names)
 }
 
 #[cfg(test)]
@@ -179,9 +142,8 @@ mod tests {
             dynamic.needed.contains(&"libc.so.6".to_owned()),
             "{dynamic:?}"
         );
-        let mut versions = dynamic.versions_needed.iter();
-        assert!(versions.any(|(_, version)| version.starts_with("GLIBC_2.")));
-        assert_eq!(dynamic.glibc_offered(), None);
+        assert!(dynamic.glibc_needed > "GLIBC_2.2".parse().ok());
+        assert_eq!(dynamic.glibc_offered, None);
         let loader = dynamic.interpreter.unwrap();
         assert!(loader.contains("ld-linux"), "{loader}");
     }

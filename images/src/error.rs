@@ -56,14 +56,6 @@ pub enum Error {
     #[error(transparent)]
     Engine(#[from] engine::Error),
 
-    /// A base image without a digest.
-    #[error("{error}{}", known.as_ref().map(|known| format!("; {known}")).unwrap_or_default())]
-    Unpinned {
-        reference: String,
-        known: Option<String>,
-        error: Box<strict_yaml::YamlError>,
-    },
-
     /// apt does not offer a package, or not in the locked version.
     #[error("apt offers no {what}: {cause}; {next}")]
     NoPackage {

@@ -40,7 +40,7 @@ pub use assembly::{
 };
 pub use atomic_write::check_place;
 pub use base::{
-    image::{fetch_base, saved_image, with_known_digest},
+    image::{fetch_base, saved_image},
     write_debian_base,
 };
 pub use catalog::{Catalog, Defaults, Image};

@@ -86,9 +86,7 @@ impl Package {
 
 /// The oldest glibc that a program starts with; `None` where it needs none.
 pub fn glibc_needed(program: &Path) -> Result<Option<Glibc>> {
-    let needed = Dynamic::of_file(program)?.versions_needed;
-    let versions = needed.iter().filter_map(|(_, name)| name.parse().ok());
-    Ok(versions.max())
+    Ok(Dynamic::of_file(program)?.glibc_needed)
 }
 
 /// Writes an archive, whole or not at all, and beside it `FILE.sha256` for `sha256sum --check`.

@@ -155,18 +155,8 @@ impl Error {
             // What the user gave, on the command line or in a file.
             Self::Input(_)
             | Self::Suite(_)
-            | Self::Images(I::Input(_) | I::Yaml(_) | I::Unpinned { .. } | I::Io { .. }) => {
-                Code::BadUsage
-            }
+            | Self::Images(I::Input(_) | I::Yaml(_) | I::Io { .. }) => Code::BadUsage,
             Self::Trouble(_) | Self::Images(_) => Code::Trouble,
-        }
-    }
-
-    /// The same error with what only an engine can add to it: the digest of a base image.
-    pub(crate) async fn with_what_engines_know(self) -> Self {
-        match self {
-            Self::Images(error) => Self::Images(images::with_known_digest(error).await),
-            other => other,
         }
     }
 
@@ -175,11 +165,6 @@ impl Error {
         match self {
             Self::Suite(error) => error.render(color),
             Self::Images(images::Error::Yaml(error)) => error.render(color),
-            Self::Images(images::Error::Unpinned { error, known, .. }) => {
-                let known = known.as_ref().map(|known| format!("\n{known}"));
-                let error = error.render(color);
-                format!("{}{}", error.trim_end(), known.unwrap_or_default())
-            }
             other => format!("error: {other}"),
         }
     }

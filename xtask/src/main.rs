@@ -141,7 +141,6 @@ async fn main() -> ExitCode {
     match ended.and_then(|()| printer.finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let error = error.with_what_engines_know().await;
             printer.error(&error);
             error.exit_code()
         }

@@ -168,7 +168,7 @@ fn processes(home: &Path) -> Process {
 }
 
 async fn containers(home: &Path, socket: &str) -> Result<(Container, Engine), engine::Error> {
-    let engine = Engine::connect(&Endpoint::socket(socket)).await?;
+    let engine = Engine::connect(&Endpoint::At(socket.into())).await?;
     engine.sweep_dead_owners().await?;
     let modes = fs::read_to_string(home.join(MODES)).expect("the modes");
     let image = image::with_mode(&format!("by-run:{modes}"));

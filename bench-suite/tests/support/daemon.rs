@@ -97,7 +97,7 @@ impl Daemon {
     pub(crate) async fn connect(&self) -> Engine {
         let began = Instant::now();
         loop {
-            match Engine::connect(&Endpoint::socket(self.socket())).await {
+            match Engine::connect(&Endpoint::At(self.socket())).await {
                 Ok(engine) => return engine,
                 Err(error) => assert!(
                     began.elapsed() < Duration::from_mins(1),

@@ -56,11 +56,12 @@ impl Engine {
     async fn connect_up_to(most: usize, endpoint: &Endpoint) -> Result<Vec<Self>> {
         let mut engines: Vec<Self> = Vec::new();
         let mut attempts = Vec::new();
-        for candidate in endpoint.candidates()? {
+        for Candidate { socket, origin } in endpoint.candidates()? {
             if engines.len() == most {
                 break;
             }
-            match Self::open(candidate).await {
+            let address = format!("unix://{}", socket.display());
+            match Self::open(&socket, address.clone()).await {
                 Ok(engine) => {
                     let same = |known: &Self| {
                         let (a, b) = (known.facts(), engine.facts());
@@ -70,7 +71,11 @@ impl Engine {
                         engines.push(engine);
                     }
                 }
-                Err(attempt) => attempts.push(attempt),
+                Err(obstacle) => attempts.push(Attempt {
+                    address,
+                    origin,
+                    obstacle,
+                }),
             }
         }
         if engines.is_empty() {
@@ -79,17 +84,7 @@ impl Engine {
         Ok(engines)
     }
 
-    async fn open(Candidate { socket, origin }: Candidate) -> Result<Self, Attempt> {
-        let endpoint = format!("unix://{}", socket.display());
-        let opened = Self::open_socket(&socket, endpoint.clone()).await;
-        opened.map_err(|obstacle| Attempt {
-            address: endpoint,
-            origin,
-            obstacle,
-        })
-    }
-
-    async fn open_socket(socket: &Path, endpoint: String) -> Result<Self, String> {
+    async fn open(socket: &Path, endpoint: String) -> Result<Self, String> {
         reach(socket).await?;
         let path = socket.to_string_lossy();
         let docker = Docker::connect_with_unix(&path, ORDINARY.as_secs(), API_DEFAULT_VERSION)

@@ -20,10 +20,6 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    pub fn socket(path: impl Into<PathBuf>) -> Self {
-        Self::At(path.into())
-    }
-
     /// Reads `unix:///path` or a bare absolute path.
     pub fn parse(text: &str) -> Result<Self> {
         socket(text, text).map(Self::At)

@@ -162,20 +162,6 @@ impl Engine {
             .map(drop)
             .map_err(|cause| self.failed("remove image", name, cause))
     }
-
-    /// Removes an image with all its names; fine where it is not there. Containers
-    /// that run on it make this an error.
-    pub async fn remove_image(&self, image: &str) -> Result<()> {
-        let Some(facts) = self.image(image).await? else {
-            return Ok(());
-        };
-        // Names first, then what is left, without force: force would leave the
-        // layers of a running container behind, nameless.
-        for name in facts.tags.iter().chain([&facts.id]) {
-            self.untag(name).await?;
-        }
-        Ok(())
-    }
 }
 
 /// `repository:tag`; a colon before a slash belongs to a registry's port.

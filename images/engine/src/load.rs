@@ -1,14 +1,10 @@
 //! Loading an image archive, and believing the engine only so far.
 
-use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, time::Duration};
 
-use bollard::{errors::Error as Bollard, models::BuildInfo, query_parameters::ImportImageOptions};
+use bollard::{models::BuildInfo, query_parameters::ImportImageOptions};
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt as _};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
 
 use crate::{
     connect::Engine,
@@ -32,53 +28,28 @@ impl Engine {
         S: Stream<Item = io::Result<Bytes>> + Send + 'static,
         P: FnMut(u64) + Send + 'static,
     {
-        // hyper turns an error of the body into a broken connection; the real one is kept here.
-        let broken: Arc<Mutex<Option<io::Error>>> = Arc::default();
-        let body = {
-            let (broken, mut bytes) = (Arc::clone(&broken), 0);
-            archive.map(move |chunk| match chunk {
-                Ok(chunk) => {
-                    bytes += chunk.len() as u64;
-                    progress(bytes);
-                    Ok(chunk)
-                }
-                Err(error) => {
-                    let words = error.to_string();
-                    *broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                    Err(io::Error::other(words))
-                }
-            })
-        };
+        let mut bytes = 0;
+        let body = archive.inspect_ok(move |chunk| {
+            bytes += chunk.len() as u64;
+            progress(bytes);
+        });
         let client = self.docker().clone().with_timeout(LOAD_LIMIT);
         let mut answer =
             Box::pin(client.import_image_stream(ImportImageOptions::default(), body, None));
         loop {
             let cause = match tokio::time::timeout(LOAD_LIMIT, answer.next()).await {
                 Err(_) => Cause::TimedOut,
-                Ok(None) => break,
+                Ok(None) => return Ok(()),
                 Ok(Some(Ok(line))) => {
                     let Some(words) = complaint(&line) else {
                         continue;
                     };
                     Cause::Reported(words)
                 }
-                Ok(Some(Err(error))) => explain(error, &broken),
+                Ok(Some(Err(error))) => error.into(),
             };
             return Err(self.failed("load image archive", "", cause));
         }
-        let unread = broken.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match unread {
-            Some(error) => Err(self.failed("load image archive", "", error)),
-            None => Ok(()),
-        }
-    }
-}
-
-/// The archive's own error where there was one.
-fn explain(error: Bollard, broken: &Mutex<Option<io::Error>>) -> Cause {
-    match broken.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        Some(error) => Cause::Local(error),
-        None => Cause::from(error),
     }
 }
 

@@ -104,7 +104,7 @@ impl Canned {
     }
 
     fn endpoint(&self) -> Endpoint {
-        Endpoint::socket(self.folder.path().join("sock"))
+        Endpoint::At(self.folder.path().join("sock"))
     }
 
     async fn connect(&self) -> Engine {
@@ -188,7 +188,7 @@ async fn facts_tell_the_products_apart() {
 #[tokio::test]
 async fn no_engine_says_what_was_tried_and_how_to_start_one() {
     async fn obstacle(path: &Path) -> String {
-        match Engine::connect(&Endpoint::socket(path)).await {
+        match Engine::connect(&Endpoint::At(path.to_owned())).await {
             Err(Error::NoEngine(attempts)) => {
                 let error = Error::NoEngine(attempts.clone()).to_string();
                 assert!(error.contains(path.to_str().unwrap()), "{error}");

@@ -2,23 +2,43 @@
 
 use crate::{
     Error, Image, Result, ScenarioBinary,
-    assembly::{Lower, linking},
+    assembly::{Lower, contents::SCENARIO_IN_IMAGE},
     base::ready::ReadyBase,
-    oci::archive::Settings,
+    elf::Dynamic,
+    libtorch::Origin,
 };
 
-/// Whether the loader will find everything, in the right version.
-pub(crate) fn check_linking(
-    lower: &Lower,
-    scenario: &ScenarioBinary,
-    settings: &Settings,
-) -> Result<()> {
-    let mut variables = settings.environment.iter();
-    let library_path = variables
-        .find_map(|pair| pair.strip_prefix("LD_LIBRARY_PATH="))
-        .unwrap_or_default();
-    let base = lower.base.filesystem()?;
-    linking::check(&base, &lower.libtorch, scenario, library_path)
+/// Refuses a base without a C library that can start the workload and load libtorch. What engines
+/// say of it is that there is no such file, and that only once the image was loaded.
+pub(crate) fn check_libc(lower: &Lower, scenario: &ScenarioBinary) -> Result<()> {
+    let lacks = |what: String, by: &str, next: &str| {
+        Err(Error::Input(format!(
+            "the image would lack {what}, needed by {by}; {next}"
+        )))
+    };
+    let program = Dynamic::of_file(&scenario.path)?;
+    let mut newest = (program.glibc_needed, SCENARIO_IN_IMAGE);
+    if !matches!(lower.libtorch.origin, Origin::Inside(_)) {
+        for library in &lower.libtorch.libraries {
+            let needed = Dynamic::of_file(&library.path)?.glibc_needed;
+            newest = newest.max((needed, &library.name));
+        }
+    }
+    if let (Some(needed), by) = newest
+        && lower.base.glibc.is_some_and(|there| there < needed)
+    {
+        let next = "build it on a system as old as the base (Debian 12 has glibc 2.36), or take a \
+                    newer base";
+        return lacks(format!("GLIBC_{needed} of libc.so.6"), by, next);
+    }
+    match program.interpreter {
+        Some(loader) if lower.base.filesystem()?.file(&loader).is_none() => lacks(
+            format!("the loader {loader}"),
+            "the scenario binary",
+            "add the package that has it to the base, which is glibc's",
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// How variables begin that change what is measured: of the loader, of allocators, of libraries

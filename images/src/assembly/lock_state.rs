@@ -94,24 +94,14 @@ fn why_other(
             new.short()
         ));
     }
-    let tools = |one: &Toolchain| {
-        let Toolchain {
-            rust,
-            cxx,
-            linker,
-            libc,
-            tch,
-        } = one.clone();
-        [
-            ("Rust compiler", rust),
-            ("C++ compiler", cxx),
-            ("linker", linker),
-            ("C library", libc),
-            ("tch", tch),
-        ]
-    };
-    let mut changed = tools(now).into_iter().zip(tools(then));
-    let ((name, new), (_, old)) = changed.find(|(new, old)| new != old)?;
+    let tools = [
+        ("Rust compiler", &now.rust, &then.rust),
+        ("C++ compiler", &now.cxx, &then.cxx),
+        ("linker", &now.linker, &then.linker),
+        ("C library", &now.libc, &then.libc),
+        ("tch", &now.tch, &then.tch),
+    ];
+    let (name, new, old) = tools.into_iter().find(|(_, new, old)| new != old)?;
     Some(format!("the {name} is `{new}`, and was `{old}`"))
 }
 

@@ -2,7 +2,6 @@
 
 pub(crate) mod compat_check;
 pub(crate) mod contents;
-mod linking;
 pub(crate) mod lock_state;
 pub(crate) mod sources;
 
@@ -13,7 +12,7 @@ use record::{ImageFacts, ImageLock, ImageParts};
 use crate::{
     Base, Digest, Error, Flavour, Image, Libtorch, LibtorchSpec, Result,
     assembly::{
-        compat_check::{check_linking, check_surroundings},
+        compat_check::{check_libc, check_surroundings},
         contents::{ToldParts, environment, libtorch_tree, scenario_tree, settings},
         sources::{
             LockUse, Sources, base_in_words, find_base, find_libtorch, scenario_of, usable_lock,
@@ -241,7 +240,7 @@ pub fn assemble(image: &Image, sources: &Sources, cache: &Cache) -> Result<Assem
     );
     let all = lower.layers.iter().chain([&top]);
     let ids: Vec<LayerId> = all.map(|layer| layer.id).collect();
-    check_linking(&lower, &scenario, &settings)?;
+    check_libc(&lower, &scenario)?;
     let documents = Documents::new(&settings, &ids);
     let (config_id, manifest_id) = (documents.config_id(), documents.manifest_id());
     let compiled_from = sources

@@ -170,7 +170,7 @@ fn glibc(files: &Filesystem) -> object::Result<Option<Glibc>> {
     let Ok(library) = place.open() else {
         return Ok(None);
     };
-    Ok(Dynamic::of_reader(library)?.glibc_offered())
+    Ok(Dynamic::of_reader(library)?.glibc_offered)
 }
 
 #[cfg(test)]

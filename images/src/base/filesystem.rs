@@ -266,6 +266,13 @@ impl Place {
         Ok(bytes)
     }
 
+    /// A small text; anything may lie at a path of somebody else's image.
+    pub(crate) fn small_text(&self) -> Option<String> {
+        const LONGEST: u64 = 1 << 20;
+        let bytes = (self.size_bytes <= LONGEST).then(|| self.bytes().ok())??;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     /// Takes the file out; `done` hears how much of it is there.
     pub(crate) fn extract(&self, to: &Path, done: impl FnMut(u64)) -> io::Result<Digest> {
         if let Some(folder) = to.parent() {

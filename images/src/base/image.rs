@@ -2,13 +2,13 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufWriter, Write as _},
+    io::{BufWriter, Write as _},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     time::Instant,
 };
 
-use engine::{Endpoint, Engine, ImageFacts, Store};
+use engine::{Engine, ImageFacts, Store};
 
 use crate::{
     Base, Digest, Error, Image, Result,
@@ -207,58 +207,11 @@ pub(crate) async fn pull(
 async fn save(engine: &Engine, id: &str, to: &Path, mut meter: Box<dyn Meter>) -> Result<()> {
     let mut file = BufWriter::with_capacity(1 << 20, File::create(to).map_err(at(to))?);
     let mut done = 0;
-    let mut failed = None;
-    let saved = engine
-        .save(id, |piece| {
-            done += piece.len() as u64;
-            meter.advance_to(done);
-            file.write_all(piece).map_err(|error| {
-                let words = io::Error::new(error.kind(), error.to_string());
-                failed = Some(error);
-                words
-            })
-        })
-        .await;
-    // A full disk here is not the engine's fault.
-    if let Some(error) = failed {
-        return Err(at(to)(error));
-    }
-    saved?;
+    let saved = engine.save(id, |piece| {
+        done += piece.len() as u64;
+        meter.advance_to(done);
+        file.write_all(piece)
+    });
+    saved.await?;
     file.flush().map_err(at(to))
-}
-
-/// Adds the digest to pin to the error about a base without one, where an engine knows it.
-pub async fn with_known_digest(error: Error) -> Error {
-    let Error::Unpinned {
-        reference, error, ..
-    } = error
-    else {
-        return error;
-    };
-    let mut known = None;
-    if let Ok(engines) = Engine::connect_all(&Endpoint::Auto).await {
-        for engine in engines {
-            let Ok(Some(found)) = engine.image(&reference).await else {
-                continue;
-            };
-            // A loaded image has no digest of a registry's, and is told by its ID; Podman gives it
-            // one all the same, which other engines would not know.
-            let mut digests = found.digests.into_iter();
-            let pinned = digests.find(|digest| !digest.starts_with("localhost/"));
-            let pinned = pinned.unwrap_or_else(|| {
-                let name = reference
-                    .rsplit_once(':')
-                    .filter(|(_, tag)| !tag.contains('/'))
-                    .map_or(reference.as_str(), |(name, _)| name);
-                format!("{name}@{}", found.id)
-            });
-            known = Some(format!("{} has it as {pinned}", engine.facts().describe()));
-            break;
-        }
-    }
-    Error::Unpinned {
-        reference,
-        known,
-        error,
-    }
 }

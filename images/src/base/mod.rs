@@ -66,9 +66,8 @@ pub(crate) fn ready(base: &Base, lock: Option<&BaseLock>, cache: &Cache) -> Resu
 /// Writes the Debian base of this machine as an archive that other machines can build on.
 pub fn write_debian_base(to: &Path, cache: &Cache) -> Result<Digest> {
     let ready = ready(&Base::Debian, None, cache)?;
-    let Some(BaseLayer { file, id, .. }) = ready.layers.first() else {
-        return Err(Error::bad_base(to, "the base has no layer", "run again"));
-    };
+    // It was made as one.
+    let BaseLayer { file, id, .. } = &ready.layers[0];
     let mut from = File::open(file).map_err(at(file))?;
     atomic_write::whole(to, |copy| io::copy(&mut from, copy).map_err(at(to)))?;
     Ok(id.digest)

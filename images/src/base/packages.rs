@@ -86,36 +86,31 @@ impl Reader<'_> {
         let parts = parts.into_iter().map(|(path, _)| path);
         let parts: Vec<String> = parts.filter(|path| !path.ends_with(".md5sums")).collect();
         for path in std::iter::once(DPKG.to_owned()).chain(parts) {
-            let Some(text) = self.text(&path) else {
-                continue;
-            };
-            for paragraph in text.split("\n\n") {
-                let value = |key| field(paragraph, key);
-                // What was removed and left settings behind is listed too.
-                let is_there =
-                    value("Status: ").is_none_or(|status| status.ends_with(" installed"));
-                let read = || {
-                    Some((
-                        value("Package: ")?,
-                        value("Version: ")?,
-                        value("Architecture: "),
-                    ))
-                };
-                self.add(PackageKind::Deb, is_there.then(read).flatten());
-            }
+            let keys = ["Package: ", "Version: ", "Architecture: "];
+            self.paragraphs(&path, PackageKind::Deb, keys);
         }
     }
 
     fn alpine(&mut self) {
         for path in APK {
-            let Some(text) = self.text(path) else {
-                continue;
-            };
-            for paragraph in text.split("\n\n") {
-                let value = |key| field(paragraph, key);
-                let read = || Some((value("P:")?, value("V:")?, value("A:")));
-                self.add(PackageKind::Apk, read());
-            }
+            self.paragraphs(path, PackageKind::Apk, ["P:", "V:", "A:"]);
+        }
+    }
+
+    /// Reads a database with a paragraph for each package, by how the lines with its name, version
+    /// and architecture begin.
+    fn paragraphs(&mut self, path: &str, kind: PackageKind, keys: [&str; 3]) {
+        let text = self.text(path).unwrap_or_default();
+        for paragraph in text.split("\n\n") {
+            // What dpkg removed and left settings of is listed too.
+            let status = field(paragraph, "Status: ");
+            let is_there = status.is_none_or(|status| status.ends_with(" installed"));
+            let [name, version, architecture] = keys.map(|key| field(paragraph, key));
+            let named = name.zip(version).filter(|_| is_there);
+            self.add(
+                kind,
+                named.map(|(name, version)| (name, version, architecture)),
+            );
         }
     }
 

@@ -173,12 +173,8 @@ impl Layers {
         values.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// A small text; anything may lie at a path of somebody else's image.
     fn text(&self, path: &str) -> Option<String> {
-        const LONGEST: u64 = 1 << 20;
-        let file = self.files.file(path)?;
-        let bytes = (file.size_bytes <= LONGEST).then(|| file.bytes().ok())??;
-        Some(String::from_utf8_lossy(&bytes).into_owned())
+        self.files.file(path)?.small_text()
     }
 
     /// The image's CUDA, and what says so. PyTorch's word counts first: an image may have a second

@@ -55,8 +55,8 @@ pub(crate) fn assemble(
     let found = linkage(flavour, &known, |_, path| Ok(path.clone()))?;
     check_roots(torch, flavour, &found)?;
     let no = |cause: &str| Error::no_libtorch(torch, cause);
-    let version = version_of(torch).ok_or_else(|| no("its version stands nowhere"))?;
-    let name = name_of(&version, flavour, torch, &found);
+    let version = version_of(|name| read_small(&torch.join(name)), flavour, &found);
+    let (version, name) = version.ok_or_else(|| no("its version stands nowhere"))?;
     let libraries = found
         .iter()
         .map(|(name, path)| {
@@ -145,29 +145,23 @@ pub(crate) fn write_stand_in(lib: &Path, flavour: Flavour) -> Result<()> {
     fs::write(&place, script).map_err(at(&place))
 }
 
-/// torch's version, without what follows a `+`.
-pub(crate) fn version_of(torch: &Path) -> Option<String> {
+/// torch's version without what follows a `+`, and its full name: `2.11.0+cpu`, or `2.11.0+cu130` by
+/// PyTorch's version.py, else by the runtime's file name. `read` gives the texts beside its libraries.
+pub(crate) fn version_of(
+    read: impl Fn(&str) -> Option<String>,
+    flavour: Flavour,
+    found: &BTreeMap<String, PathBuf>,
+) -> Option<(String, String)> {
     let plain = |text: &str| {
         let version = text.trim().split('+').next().unwrap_or_default();
         let fits = version.split('.').count() >= 3
             && version.split('.').take(2).all(|n| n.parse::<u32>().is_ok());
         fits.then(|| version.to_owned())
     };
-    let from_build = || plain(&read_small(&torch.join("build-version"))?);
-    let from_python =
-        || quoted(&read_small(&torch.join("version.py"))?, "__version__").and_then(|v| plain(&v));
-    from_build().or_else(from_python)
-}
-
-/// The full name: `2.11.0+cpu`, or `2.11.0+cu130` by PyTorch's version.py, else by the runtime's file
-/// name.
-pub(crate) fn name_of(
-    version: &str,
-    flavour: Flavour,
-    torch: &Path,
-    found: &BTreeMap<String, PathBuf>,
-) -> String {
-    let stated = || cuda_in(&read_small(&torch.join("version.py"))?);
+    let python = read("version.py").unwrap_or_default();
+    let from_build = || plain(&read("build-version")?);
+    let from_python = || plain(&quoted(&python, "__version__")?);
+    let version = from_build().or_else(from_python)?;
     let by_runtime = || {
         let mut names = found.keys();
         let runtime = names.find_map(|name| name.strip_prefix("libcudart.so."))?;
@@ -175,9 +169,10 @@ pub(crate) fn name_of(
     };
     let build = match flavour {
         Flavour::Cpu => Some("cpu".to_owned()),
-        Flavour::Cuda => stated().or_else(by_runtime),
+        Flavour::Cuda => cuda_in(&python).or_else(by_runtime),
     };
-    format!("{version}+{}", build.as_deref().unwrap_or("cuda"))
+    let name = format!("{version}+{}", build.as_deref().unwrap_or("cuda"));
+    Some((version, name))
 }
 
 /// `cu130`, out of `cuda = '13.0'` in the text of PyTorch's version.py.
@@ -232,11 +227,15 @@ mod tests {
         assert_eq!(quoted(python, "hip"), None);
 
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(version_of(folder.path()), None);
+        let version = || {
+            let read = |name: &str| read_small(&folder.path().join(name));
+            Some(version_of(read, Flavour::Cuda, &BTreeMap::new())?.1)
+        };
+        assert_eq!(version(), None);
         fs::write(folder.path().join("version.py"), python).unwrap();
-        assert_eq!(version_of(folder.path()).as_deref(), Some("2.11.0"));
+        assert_eq!(version().as_deref(), Some("2.11.0+cu130"));
         fs::write(folder.path().join("build-version"), "2.8.0\n").unwrap();
-        assert_eq!(version_of(folder.path()).as_deref(), Some("2.8.0"));
+        assert_eq!(version().as_deref(), Some("2.8.0+cu130"));
     }
 
     #[test]

@@ -132,7 +132,8 @@ fn take_out(
             .join(&path[torch.len() + "/include/".len()..]);
         header.extract(&place, meter.part()).map_err(at(&place))?;
     }
-    let version = version_inside(files, &torch, to, (flavour, &found))?;
+    let beside = |name: &str| files.file(&format!("{torch}/{name}"))?.small_text();
+    let version = folder::version_of(beside, flavour, &found);
     let (version, name) = version.ok_or_else(|| {
         nothing(
             "its version stands nowhere",
@@ -156,29 +157,6 @@ fn take_out(
         packages: versions::packages(beside),
         folders,
     })
-}
-
-/// The version of a torch and its full name, by what stands beside its libraries.
-fn version_inside(
-    files: &Filesystem,
-    torch: &str,
-    to: &Path,
-    (flavour, found): (Flavour, &BTreeMap<String, PathBuf>),
-) -> Result<Option<(String, String)>> {
-    let beside = to.join("beside");
-    for name in ["version.py", "build-version"] {
-        if let Some(place) = files.file(&format!("{torch}/{name}")) {
-            let to = beside.join(name);
-            place.extract(&to, |_| {}).map_err(at(&to))?;
-        }
-    }
-    let version = folder::version_of(&beside);
-    let named = version.map(|version| {
-        let name = folder::name_of(&version, flavour, &beside, found);
-        (version, name)
-    });
-    let _ = fs::remove_dir_all(&beside);
-    Ok(named)
 }
 
 /// The error for a base that should hold a libtorch and does not.

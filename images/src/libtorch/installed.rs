@@ -28,20 +28,13 @@ fn find_installed() -> Result<PathBuf> {
     let next = "install Python 3 with PyTorch, or name its site-packages folder in the image's \
                 spec (`libtorch: {installed: FOLDER}`)";
     let output = program::output(&mut command, "find an installed PyTorch", next)?;
-    let none = |cause: &str| {
-        Error::Input(format!(
-            "no installed PyTorch of `python3`: {cause}; install it, name its site-packages folder in \
-             the image's spec (`libtorch: {{installed: FOLDER}}`), or take an image made of wheels"
-        ))
-    };
-    let torch = output.lines().last().unwrap_or_default().trim();
-    if torch.is_empty() {
-        return Err(none("it cannot import torch"));
-    }
-    let packages = Path::new(torch)
-        .parent()
-        .ok_or_else(|| none("it lies nowhere"))?;
-    Ok(packages.to_owned())
+    let torch = Path::new(output.lines().last().unwrap_or_default().trim());
+    torch.parent().map(Path::to_owned).ok_or_else(|| {
+        let why = "no installed PyTorch of `python3`: it cannot import torch; install it, name its \
+                   site-packages folder in the image's spec (`libtorch: {installed: FOLDER}`), or take \
+                   an image made of wheels";
+        Error::Input(why.to_owned())
+    })
 }
 
 /// The version of the PyTorch that `python3` would import, as it names itself, such as

@@ -1,10 +1,11 @@
 //! Reading wheels, which are zip archives.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
     fs::{self, File},
     io::{BufReader, Read},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use strict_yaml::printable;
@@ -42,26 +43,20 @@ impl OpenWheel {
         })
     }
 
-    fn bad(&self, member: &str, cause: impl std::fmt::Display) -> Error {
-        Error::BadWheel {
-            wheel: self.path.clone(),
-            member: Some(printable(member.to_owned())),
-            cause: printable(cause.to_string()),
-        }
+    /// The paths of everything in it.
+    fn paths(&self) -> Result<Vec<String>> {
+        let paths = self.archive.file_names();
+        let paths: Result<_, _> = paths.map(|path| Ok(path?.into_owned())).collect();
+        paths.map_err(|error: zip::result::ZipError| bad(&self.path, "its list of files", error))
     }
 
     /// The shared libraries in it: file name to path. Of two with one name the first path counts.
     pub(crate) fn libraries(&self) -> Result<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
-        for path in self.archive.file_names() {
-            let path = path.map_err(|error| self.bad("its list of files", error))?;
-            let Some(name) = path.rsplit('/').next() else {
-                continue;
-            };
+        for path in self.paths()? {
+            let name = path.rsplit('/').next().unwrap_or_default();
             if is_library(name) && !path.contains("/stubs/") {
-                found
-                    .entry(name.to_owned())
-                    .or_insert_with(|| path.clone().into_owned());
+                found.entry(name.to_owned()).or_insert(path);
             }
         }
         Ok(found)
@@ -69,20 +64,14 @@ impl OpenWheel {
 
     /// Whether a file with such an end of its path is in it.
     pub(crate) fn has_file_ending(&self, end: &str) -> Result<bool> {
-        for path in self.archive.file_names() {
-            if path.map_err(|error| self.bad(end, error))?.ends_with(end) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(self.paths()?.iter().any(|path| path.ends_with(end)))
     }
 
     /// The folders with headers in NVIDIA's wheels: `nvidia/cu13/include/`,
     /// `nvidia/cuda_runtime/include/`.
     pub(crate) fn include_folders(&self) -> Result<Vec<String>> {
-        let mut folders = std::collections::BTreeSet::new();
-        for path in self.archive.file_names() {
-            let path = path.map_err(|error| self.bad("include", error))?;
+        let mut folders = BTreeSet::new();
+        for path in self.paths()? {
             if let Some((before, _)) = path.split_once("/include/")
                 && before.matches('/').count() == 1
                 && before.starts_with("nvidia/")
@@ -108,22 +97,14 @@ impl OpenWheel {
         to: &Path,
         done: impl FnMut(u64),
     ) -> Result<(Digest, u64)> {
-        let wheel = self.path.clone();
-        let bad = |cause: String| Error::BadWheel {
-            wheel: wheel.clone(),
-            member: Some(printable(member.to_owned())),
-            cause: printable(cause),
-        };
-        let mut entry = self
-            .archive
-            .by_name(member)
-            .map_err(|error| bad(error.to_string()))?;
+        let entry = self.archive.by_name(member);
+        let mut entry = entry.map_err(|error| bad(&self.path, member, error))?;
         if let Some(parent) = to.parent() {
             fs::create_dir_all(parent).map_err(at(parent))?;
         }
         let file = File::create(to).map_err(at(to))?;
         copy_hashed(&mut entry, file, done).map_err(|error| match error {
-            CopyError::Read(error) => bad(error.to_string()),
+            CopyError::Read(error) => bad(&self.path, member, error),
             CopyError::Write(error) => at(to)(error),
         })
     }
@@ -137,35 +118,41 @@ impl OpenWheel {
                 .map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
-        read.map_err(|cause| self.bad(member, cause))?;
+        read.map_err(|cause| bad(&self.path, member, cause))?;
         Ok(text)
     }
 
     /// Takes out every file below `prefix`, into `to` without the prefix.
     pub(crate) fn extract_folder(&mut self, prefix: &str, to: &Path) -> Result<()> {
-        let mut members = Vec::new();
-        for path in self.archive.file_names() {
-            let path = path.map_err(|error| self.bad(prefix, error))?;
-            if let Some(rest) = path.strip_prefix(prefix)
-                && !rest.is_empty()
-                && !rest.ends_with('/')
-            {
-                members.push((path.clone().into_owned(), rest.to_owned()));
+        for member in self.paths()? {
+            let rest = member.strip_prefix(prefix).unwrap_or_default();
+            if rest.is_empty() || rest.ends_with('/') {
+                continue;
             }
-        }
-        for (member, rest) in members {
-            if Path::new(&rest)
+            if Path::new(rest)
                 .components()
-                .any(|part| !matches!(part, std::path::Component::Normal(_)))
+                .any(|part| !matches!(part, Component::Normal(_)))
             {
-                return Err(self.bad(&member, "its path leads out of the wheel"));
+                return Err(bad(&self.path, &member, "its path leads out of the wheel"));
             }
             if rest.contains(char::is_control) {
-                return Err(self.bad(&member, "its path holds control characters"));
+                return Err(bad(
+                    &self.path,
+                    &member,
+                    "its path holds control characters",
+                ));
             }
             self.extract(&member, &to.join(rest), |_| {})?;
         }
         Ok(())
+    }
+}
+
+fn bad(wheel: &Path, member: &str, cause: impl fmt::Display) -> Error {
+    Error::BadWheel {
+        wheel: wheel.to_owned(),
+        member: Some(printable(member)),
+        cause: printable(cause.to_string()),
     }
 }
 

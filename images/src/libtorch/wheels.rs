@@ -81,10 +81,6 @@ impl Libtorch {
     }
 }
 
-fn is_nccl(wheel: &Wheel) -> bool {
-    wheel.name.starts_with("nvidia-nccl")
-}
-
 /// Where these wheels lie, once those that the cache lacks were fetched.
 fn fetched<'a>(
     wheels: impl Iterator<Item = &'a Wheel>,
@@ -167,7 +163,7 @@ fn unpack_headers(lock: &WheelsLock, include: &Path, cache: &Cache) -> Result<()
     let is_cuda = |wheel: &Wheel| {
         lock.flavour == Flavour::Cuda
             && (wheel.name.starts_with("nvidia-cuda-runtime")
-                || is_nccl(wheel)
+                || wheel.name.starts_with("nvidia-nccl")
                 || lock.headers.contains(wheel))
     };
     let with_headers = lock.all_wheels();

@@ -7,7 +7,6 @@ pub(crate) mod ready_made;
 pub(crate) mod sandbox;
 
 use std::{
-    collections::BTreeSet,
     fs::File,
     io::{self, Write},
     path::Path,
@@ -15,10 +14,9 @@ use std::{
     time::Instant,
 };
 
-use bytes::Bytes;
 use engine::Engine;
 use record::ImageFacts;
-use tokio::sync::mpsc;
+use tokio_util::io::{ReaderStream, SyncIoBridge};
 
 use crate::{
     Assembly, Digest, Error, Result, atomic_write,
@@ -32,32 +30,25 @@ use crate::{
 
 /// Bytes that travel to the engine in one piece.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Pieces that wait for the engine at most.
-const CHUNKS_WAITING: usize = 4;
+/// Bytes that wait for the engine at most.
+const WAITING_BYTES: usize = 4 * CHUNK_BYTES;
 
 /// How an image came into the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loaded {
     AlreadyThere,
     /// Only the layers that the engine lacked were sent.
-    Thin {
-        /// Bytes of the layers that were sent.
-        sent_bytes: u64,
-    },
+    Thin,
     /// All of it was sent.
-    Full {
-        /// Bytes of the layers that were sent.
-        sent_bytes: u64,
-    },
+    Full,
 }
 
-impl Loaded {
-    fn sent_bytes(self) -> Option<u64> {
-        match self {
-            Self::AlreadyThere => None,
-            Self::Thin { sent_bytes } | Self::Full { sent_bytes } => Some(sent_bytes),
-        }
-    }
+/// What sending an image took.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    seconds: f64,
+    /// Bytes of the layers that were sent.
+    bytes: u64,
 }
 
 /// An assembled image, unpacked for Apptainer: what it is made of, and where it is.
@@ -90,11 +81,11 @@ pub struct Ready {
 /// The image has its name only while it is whole: whatever an engine says about a load, its ID and
 /// its layers are compared with what was worked out beforehand.
 pub async fn ensure(engine: &Engine, assembly: &Arc<Assembly>, cache: &Cache) -> Result<Ready> {
-    let ready = |id: String, loaded: Loaded, load_seconds| Ready {
+    let ready = |id: String, loaded: Loaded, sent: Option<Sent>| Ready {
         facts: ImageFacts {
             id: Some(id.clone()),
-            load_seconds,
-            loaded_bytes: loaded.sent_bytes(),
+            load_seconds: sent.map(|sent| sent.seconds),
+            loaded_bytes: sent.map(|sent| sent.bytes),
             ..assembly.facts.clone()
         },
         id,
@@ -119,10 +110,9 @@ pub async fn ensure(engine: &Engine, assembly: &Arc<Assembly>, cache: &Cache) ->
             }
             // Whatever else went wrong, the full load below will say it again if it matters.
             Err(_) => {}
-            Ok(seconds) => {
+            Ok(sent) => {
                 if let Ok(Check::Right(id)) = check(engine, assembly).await {
-                    let sent_bytes = bytes_after(assembly, present);
-                    return Ok(ready(id, Loaded::Thin { sent_bytes }, Some(seconds)));
+                    return Ok(ready(id, Loaded::Thin, Some(sent)));
                 }
             }
         }
@@ -131,15 +121,12 @@ pub async fn ensure(engine: &Engine, assembly: &Arc<Assembly>, cache: &Cache) ->
         );
         engine.untag(&assembly.reference).await?;
     }
-    let seconds = match load(engine, assembly, 0, cache).await {
-        Ok(seconds) => seconds,
+    let sent = match load(engine, assembly, 0, cache).await {
+        Ok(sent) => sent,
         Err(error) => return Err(give_up(engine, assembly, cache, error).await),
     };
     let found = match check(engine, assembly).await? {
-        Check::Right(id) => {
-            let sent_bytes = bytes_after(assembly, 0);
-            return Ok(ready(id, Loaded::Full { sent_bytes }, Some(seconds)));
-        }
+        Check::Right(id) => return Ok(ready(id, Loaded::Full, Some(sent))),
         Check::Wrong(found) => found,
         Check::Absent => "nothing".to_owned(),
     };
@@ -223,11 +210,7 @@ async fn check(engine: &Engine, assembly: &Assembly) -> Result<Check> {
 /// Engines find a layer by everything below it, so only such a run counts.
 async fn layers_present(engine: &Engine, assembly: &Assembly) -> Result<usize> {
     let mut most = 0;
-    let mut seen = BTreeSet::new();
     for image in engine.list_images(LABEL_IMAGE).await? {
-        if !seen.insert(image.id.clone()) {
-            continue;
-        }
         // One that cannot be read is no reason to stop: a full load is always right.
         let Ok(Some(facts)) = engine.image(&image.id).await else {
             continue;
@@ -243,53 +226,38 @@ async fn layers_present(engine: &Engine, assembly: &Assembly) -> Result<usize> {
     Ok(most)
 }
 
-fn bytes_after(assembly: &Assembly, present: usize) -> u64 {
-    assembly
-        .layers
-        .iter()
-        .skip(present)
-        .map(|layer| layer.id.size_bytes)
-        .sum()
-}
-
-/// Streams the image to the engine, without its first `present` layers; gives the seconds until it was
-/// there.
+/// Streams the image to the engine, without its first `present` layers.
 async fn load(
     engine: &Engine,
     assembly: &Arc<Assembly>,
     present: usize,
     cache: &Cache,
-) -> Result<f64> {
+) -> Result<Sent> {
     let began = Instant::now();
     let writing = Arc::clone(assembly);
     let total = oci::archive_bytes(&assembly.archive_layers(present));
     let mut meter = cache.start(Action::Load, &assembly.reference, Some(total));
-    let (sender, mut receiver) = mpsc::channel(CHUNKS_WAITING);
+    let (to, from) = tokio::io::duplex(WAITING_BYTES);
     let writer = tokio::spawn(blocking(move || {
-        let mut to = ChannelWriter {
-            sender: sender.clone(),
-            buffer: Vec::with_capacity(CHUNK_BYTES),
-        };
-        let written = oci::write_archive(
-            &writing.reference,
-            &writing.documents,
-            &writing.archive_layers(present),
-            &mut to,
-        );
-        if let Err(error) = &written {
-            // Nobody listens any more where the engine has given up.
-            let _ = sender.blocking_send(Err(io::Error::other(error.to_string())));
-        }
-        written
+        let to = io::BufWriter::with_capacity(CHUNK_BYTES, SyncIoBridge::new(to));
+        let layers = writing.archive_layers(present);
+        oci::write_archive(&writing.reference, &writing.documents, &layers, to)
     }));
-    let stream = futures_util::stream::poll_fn(move |context| receiver.poll_recv(context));
+    let stream = ReaderStream::with_capacity(from, CHUNK_BYTES);
     let report = move |bytes: u64| meter.advance_to(bytes.min(total));
     let loaded = engine.load(stream, report).await;
     match writer.await.map_err(background)? {
-        // The engine only knows that the archive broke off.
-        Err(error @ Error::StaleLayer { .. }) => Err(error),
-        _ => Ok(loaded.map(|()| began.elapsed().as_secs_f64())?),
+        // The engine only knows that the archive broke off, unless it broke it off itself.
+        Err(error) if !is_broken_pipe(&error) => Err(error),
+        _ => Ok(loaded.map(|()| Sent {
+            seconds: began.elapsed().as_secs_f64(),
+            bytes: total,
+        })?),
     }
+}
+
+fn is_broken_pipe(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
 }
 
 impl Assembly {
@@ -334,39 +302,5 @@ impl Assembly {
             file.flush().map_err(at(to))?;
             Ok(digest)
         })
-    }
-}
-
-/// Hands what is written to a task in pieces, waiting while the other side is slow.
-struct ChannelWriter {
-    sender: mpsc::Sender<io::Result<Bytes>>,
-    buffer: Vec<u8>,
-}
-
-impl ChannelWriter {
-    fn send(&mut self) -> io::Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK_BYTES));
-        self.sender
-            .blocking_send(Ok(piece.into()))
-            .map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the engine stopped reading"))
-    }
-}
-
-impl Write for ChannelWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = CHUNK_BYTES - self.buffer.len();
-        let n = room.min(bytes.len());
-        self.buffer.extend_from_slice(&bytes[..n]);
-        if self.buffer.len() == CHUNK_BYTES {
-            self.send()?;
-        }
-        Ok(n)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.send()
     }
 }

@@ -13,7 +13,7 @@ use oci_spec::image::{ImageConfiguration, ImageIndex, ImageManifest};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    Assembly, Digest, Error, Result,
+    Assembly, Error, Result,
     base::{filesystem::Filesystem, image::is_pinned},
     error::at,
     load::blocking,
@@ -61,36 +61,28 @@ impl Origin {
 
     /// As Apptainer names it; an assembly's archive is written to this folder.
     fn source(&self, aside: &Path, cache: &Cache) -> Result<OsString> {
-        let archive = |format: &str, file: &Path| {
-            let mut source = OsString::from(format);
-            source.push(file);
-            source
-        };
-        Ok(match self {
+        let (format, file) = match self {
             Self::Assembly(assembly) => {
                 let file = aside.join("image.tar");
                 assembly.write_archive(&file, cache)?;
-                archive("docker-archive:", &file)
+                ("docker-archive:", file)
             }
             Self::Archive(file) => {
-                let files = Filesystem::of_archive(file).ok();
-                let has = |name| {
-                    files
-                        .as_ref()
-                        .is_some_and(|files| files.file(name).is_some())
-                };
+                let files = Filesystem::of_archive(file).unwrap_or_default();
+                let has = |name| files.file(name).is_some();
                 let is_oci = has("oci-layout") && !has("manifest.json");
-                archive(
-                    if is_oci {
-                        "oci-archive:"
-                    } else {
-                        "docker-archive:"
-                    },
-                    file,
-                )
+                let format = if is_oci {
+                    "oci-archive:"
+                } else {
+                    "docker-archive:"
+                };
+                (format, file.clone())
             }
-            Self::Registry(reference) => format!("docker://{reference}").into(),
-        })
+            Self::Registry(reference) => return Ok(format!("docker://{reference}").into()),
+        };
+        let mut source = OsString::from(format);
+        source.push(file);
+        Ok(source)
     }
 }
 
@@ -212,14 +204,7 @@ fn declared(layout: &Path) -> Result<ImageFacts> {
     };
     let manifest: ImageManifest = read(&blob(first.digest().as_ref()))?;
     let id = manifest.config().digest().to_string();
-    let file = blob(&id);
-    let found = Digest::of_file(&file).map_err(at(&file))?;
-    if found.to_string() != id {
-        return Err(at(&file)(io::Error::other(format!(
-            "its digest is {found}"
-        ))));
-    }
-    let image: ImageConfiguration = read(&file)?;
+    let image: ImageConfiguration = read(&blob(&id))?;
     let config = image.config().clone().unwrap_or_default();
     let pair = |pair: &String| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));

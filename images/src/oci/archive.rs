@@ -109,7 +109,7 @@ pub(crate) struct ArchiveLayer<'a> {
     pub(crate) source: Option<&'a Source>,
 }
 
-/// The size of what [`write_archive`] writes, up to a few KiB of documents.
+/// The bytes of the layers that [`write_archive`] writes.
 pub(crate) fn archive_bytes(layers: &[ArchiveLayer]) -> u64 {
     layers
         .iter()

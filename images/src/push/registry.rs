@@ -11,14 +11,14 @@ use std::{
     time::Duration,
 };
 
-use futures_util::StreamExt as _;
+use futures_util::TryStreamExt as _;
 use oci_client::{
     Client, Reference, RegistryOperation,
     client::{Certificate, CertificateEncoding, ClientConfig, ClientProtocol},
     secrets::RegistryAuth,
 };
 use serde::Serialize;
-use tokio::io::AsyncReadExt as _;
+use tokio_util::io::ReaderStream;
 
 use super::{
     compress::Blob,
@@ -168,28 +168,16 @@ impl Registry {
     async fn stream(&self, name: &str, blob: &Blob, cache: &Cache) -> Answer<()> {
         let file = tokio::fs::File::open(&blob.file).await?;
         let mut meter = cache.start(Action::Push, name, Some(blob.id.size_bytes));
-        let pieces = futures_util::stream::unfold(file, |mut file| async move {
-            let mut piece = Vec::with_capacity(PIECE_BYTES);
-            let read = (&mut file)
-                .take(PIECE_BYTES as u64)
-                .read_to_end(&mut piece)
-                .await;
-            match read {
-                Ok(0) => None,
-                Ok(_) => Some((Ok(bytes::Bytes::from(piece)), file)),
-                Err(error) => Some((Err(error.into()), file)),
-            }
-        });
         let sent = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&sent);
-        let pieces = pieces.inspect(move |piece: &Answer<bytes::Bytes>| {
-            let bytes = piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        let pieces = ReaderStream::with_capacity(file, PIECE_BYTES).inspect_ok(move |piece| {
+            let bytes = piece.len() as u64;
             meter.advance_to(counted.fetch_add(bytes, Ordering::Relaxed) + bytes);
         });
         let digest = blob.id.digest.to_string();
         let push = self.client.push_blob_stream(
             &self.image,
-            Box::pin(pieces),
+            Box::pin(pieces.map_err(Into::into)),
             &digest,
             Some(blob.id.size_bytes),
         );

@@ -15,20 +15,12 @@ use serde::{Deserialize, Serialize};
 use strict_yaml::{Document, KeyPath, YamlError};
 
 use crate::{
-    Digest, Flavour, Result,
+    Digest, Flavour,
     spec::{flavour::tch_for, gpu::GpuArchitecture},
 };
 
 /// The newest version of the format that this crate reads.
 const SPEC_VERSION: u32 = 2;
-
-/// Stands for keys that are missing or wrong while further mistakes are looked for.
-const STAND_INS: [(&str, &str); 4] = [
-    ("version", "1"),
-    ("description", "\"\""),
-    ("base", "{\"archive\": \"\"}"),
-    ("libtorch", "{\"installed\": \"auto\"}"),
-];
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -251,11 +243,8 @@ impl Spec {
                 Some("this build of Torchgauge reads versions 1 and 2".to_owned()),
             ));
         }
-        let mut spec = document.read_whole(&STAND_INS, |document| {
-            let spec: Self = document.parse()?;
-            spec.check(document)?;
-            Ok(spec)
-        })?;
+        let mut spec: Self = document.parse()?;
+        spec.check(document)?;
         if let Base::Archive(file) = &mut spec.base {
             *file = folder.join(&*file);
         }
@@ -321,11 +310,12 @@ impl Spec {
                 ));
             }
         }
+        self.check_pinned(document)?;
         reserved::check(self, document)
     }
 
     /// Refuses a base image without a digest.
-    pub(crate) fn check_pinned(&self, document: &Document) -> Result<()> {
+    fn check_pinned(&self, document: &Document) -> Result<(), YamlError> {
         let Base::Image(reference) = &self.base else {
             return Ok(());
         };
@@ -340,20 +330,15 @@ impl Spec {
         } else {
             "names no digest, so it may be another image tomorrow"
         };
-        let error = document.error_at(
+        Err(document.error_at(
             &KeyPath::root().key("base").key("image"),
             format!("`{reference}` {what}"),
             Some(
                 "write REFERENCE@sha256:…; `docker image inspect REFERENCE` shows the digest \
-                 under RepoDigests"
+                 under RepoDigests, and of an image that was never pushed its Id serves"
                     .to_owned(),
             ),
-        );
-        Err(crate::Error::Unpinned {
-            reference: reference.clone(),
-            known: None,
-            error: Box::new(error),
-        })
+        ))
     }
 
     /// A digest of what the spec means: comments, order and spelling do not count.

@@ -65,14 +65,11 @@ pub(crate) fn with_tch(workspace: &Path, tch: &str, place: &Path) -> Result<Chec
     // checkout's own to the letter.
     let seed = fs::read_to_string(workspace.join(of_tch(tch, "Cargo.lock"))).unwrap_or(lock);
     write_changed(&place.join("Cargo.lock"), seed.as_bytes())?;
-    let header = match header {
-        Some(file) => {
-            let copy = place.join("tch.h");
-            copy_file(&file, &copy)?;
-            Some(copy)
-        }
-        None => None,
+    let copied = |file: PathBuf| {
+        let copy = place.join("tch.h");
+        copy_file(&file, &copy).map(|()| copy)
     };
+    let header = header.map(copied).transpose()?;
     Ok(Checkout {
         folder: place.to_owned(),
         locked: false,

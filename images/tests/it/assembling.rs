@@ -68,26 +68,6 @@ fn other_environment_changes_the_id_and_no_layer() {
 }
 
 #[test]
-fn a_library_that_nothing_brings_is_named() {
-    let world = World::new("missing");
-    world.library(
-        "libtorch_cpu.so",
-        "int torch_answer(void) { return 42; }",
-        &["-lc10", "-lm"],
-    );
-    let error = world.assemble().unwrap_err();
-    says(
-        &error,
-        &[
-            "lack libm.so.6",
-            "needed by",
-            "libtorch_cpu.so",
-            "add the package",
-        ],
-    );
-}
-
-#[test]
 fn a_scenario_for_a_newer_glibc_is_refused_with_both_versions() {
     let world = World::new("glibc");
     // A C library of its own that offers only an old version.

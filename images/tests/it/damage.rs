@@ -125,7 +125,7 @@ async fn engine_that_dies(engine: &Engine, folder: &Path, after_bytes: usize) ->
             tokio::spawn(pass(client, server, after_bytes, Arc::clone(&death)));
         }
     });
-    Engine::connect(&Endpoint::socket(socket)).await.unwrap()
+    Engine::connect(&Endpoint::At(socket)).await.unwrap()
 }
 
 async fn pass(

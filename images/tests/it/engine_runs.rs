@@ -29,11 +29,10 @@ pub(crate) async fn bring(
 }
 
 pub(crate) async fn clear(engine: &Engine, name: &str) {
-    for image in inventory::list(engine).await.unwrap() {
-        if image.image == name {
-            engine.remove_image(&image.id).await.unwrap();
-        }
-    }
+    let mut found = inventory::list(engine).await.unwrap();
+    found.retain(|image| image.image == name);
+    let pruned = inventory::remove(engine, found).await;
+    assert!(pruned.kept.is_empty(), "{:?}", pruned.kept);
 }
 
 /// Runs an image to its end and gives back what it wrote.
@@ -244,7 +243,7 @@ async fn what_was_made_of_an_image_is_not_believed_for_its_labels() {
     ready_made(Store::Engine(&engine), &reference, &world.cache())
         .await
         .unwrap();
-    engine.remove_image(&reference).await.unwrap();
+    engine.untag(&reference).await.unwrap();
     clear(&engine, &world.image).await;
 }
 
@@ -304,7 +303,7 @@ async fn refused(engine: &Engine, reference: &str, world: &World, says: &str) {
         .await
         .unwrap_err();
     assert!(error.to_string().contains(says), "{error}");
-    engine.remove_image(reference).await.unwrap();
+    engine.untag(reference).await.unwrap();
 }
 
 /// The image with another manifest and configuration, under a name of its own.
@@ -358,12 +357,8 @@ async fn only_the_layers_that_the_engine_lacks_are_sent() {
     let second = Arc::new(world.assemble().unwrap());
     let ready = bring(&engine, &world, &second).await;
     let scenario = second.facts.layers[2].1;
-    assert_eq!(
-        ready.loaded,
-        Loaded::Thin {
-            sent_bytes: scenario
-        }
-    );
+    assert_eq!(ready.loaded, Loaded::Thin);
+    assert_eq!(ready.facts.loaded_bytes, Some(scenario));
     let facts = engine.image(&second.reference).await.unwrap().unwrap();
     let expected: Vec<String> = layers(&second).iter().map(ToString::to_string).collect();
     assert_eq!(facts.layers, expected);

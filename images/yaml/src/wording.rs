@@ -9,15 +9,8 @@ pub(crate) struct Wording {
     pub(crate) expected: Option<String>,
     /// The next step, where there is a likely one.
     pub(crate) help: Option<String>,
-    pub(crate) target: Target,
-    /// The key that is not there.
-    pub(crate) missing: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
-    Value,
-    Key,
+    /// Whether it is about the key and not the value.
+    pub(crate) is_key: bool,
 }
 
 pub(crate) fn of(message: &str) -> Wording {
@@ -29,18 +22,17 @@ pub(crate) fn of(message: &str) -> Wording {
         },
     };
     if let Some(field) = quoted(found, "unknown field ") {
-        return unknown("unknown key", field, expected, Target::Key);
+        return unknown("unknown key", field, expected, true);
     }
     if let Some(word) = quoted(found, "unknown variant ") {
-        return unknown("invalid value", word, expected, Target::Value);
+        return unknown("invalid value", word, expected, false);
     }
     if let Some(field) = quoted(found, "missing field ") {
         return Wording {
             message: format!("the key `{field}` is missing"),
             expected: Some(format!("`{field}` among the keys here")),
             help: None,
-            target: Target::Key,
-            missing: Some(field.to_owned()),
+            is_key: true,
         };
     }
     let (found, expected) = match (expected, found.split_once("; expected ")) {
@@ -61,12 +53,11 @@ pub(crate) fn of(message: &str) -> Wording {
         message: message.unwrap_or_else(|| found.to_owned()),
         expected: expected.map(|what| format!("expected {what}")),
         help: None,
-        target: Target::Value,
-        missing: None,
+        is_key: false,
     }
 }
 
-fn unknown(what: &str, got: &str, expected: Option<&str>, target: Target) -> Wording {
+fn unknown(what: &str, got: &str, expected: Option<&str>, is_key: bool) -> Wording {
     let candidates: Vec<&str> = expected
         .unwrap_or_default()
         .split('`')
@@ -83,8 +74,7 @@ fn unknown(what: &str, got: &str, expected: Option<&str>, target: Target) -> Wor
         message: format!("{what} `{got}`"),
         help: did_you_mean(got, candidates),
         expected,
-        target,
-        missing: None,
+        is_key,
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
     cli::{
         By, Format, IgnoreArgs, by, exit_codes,
         history::{HistoryFolder, named, read},
+        share,
     },
     commands::{session_ref, write_file},
     error::{Error, Result},
@@ -104,15 +105,10 @@ pub(crate) struct CompareArgs {
 }
 
 fn threshold(text: &str) -> Result<(String, f64), String> {
-    let (name, share) = text
+    let (name, value) = text
         .split_once('=')
         .ok_or("expected QUANTITY=SHARE, such as throughput=0.02")?;
-    match share.parse::<f64>() {
-        Ok(share) if share.is_finite() && (0.0..1.0).contains(&share) => {
-            Ok((metric(name).to_owned(), share))
-        }
-        _ => Err(format!("`{share}` is no share from 0 to below 1")),
-    }
+    Ok((metric(name).to_owned(), share(value)?))
 }
 
 /// The name of the metric that tables call so; any other word as it is.

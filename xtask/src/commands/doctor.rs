@@ -9,12 +9,8 @@ use bench_suite::{
 use bytesize::ByteSize;
 use clap::Args;
 use record::Machine;
-use reports::format::first_few;
 
-use crate::{
-    cli::Format, commands::bench::prepare::check_gpus, error::Result, printer::Printer,
-    table::table, workspace,
-};
+use crate::{cli::Format, error::Result, printer::Printer, table::table};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DoctorArgs {
@@ -29,8 +25,6 @@ const ROOM_CPU: u64 = 6_000_000_000;
 const ROOM_CUDA: u64 = 25_000_000_000;
 /// Memory with which torch-sys compiles and the smoke suite runs.
 const MEMORY: u64 = 6_000_000_000;
-/// Images that are named in one finding.
-const MOST_NAMED: usize = 3;
 
 /// Looks at everything and prints it.
 pub(crate) async fn run(args: &DoctorArgs, printer: &Printer) -> Result<()> {
@@ -49,10 +43,6 @@ pub(crate) async fn run(args: &DoctorArgs, printer: &Printer) -> Result<()> {
         disk(&images::Cache::user_folder()?, &machine),
         gpu(host.as_ref(), &machine),
     ];
-    // Outside of a checkout the specs lie in the cache, which has its finding.
-    if let Ok(root) = workspace::root() {
-        findings.extend(slim_images(&root, &machine)?);
-    }
     for executor in EXECUTORS {
         findings.extend((executor.examine)().await);
     }
@@ -160,35 +150,6 @@ fn gpu(host: &dyn Host, machine: &Machine) -> Finding {
     }
 }
 
-/// The images that kept GPU code for some architectures alone, where a GPU here is of none of them.
-fn slim_images(root: &Path, machine: &Machine) -> Result<Option<Finding>> {
-    if machine.gpus.is_empty() {
-        return Ok(None);
-    }
-    let catalog = images::Catalog::new(&root.join("images"));
-    let mut unfit = Vec::new();
-    for name in catalog.names()? {
-        // What is wrong with a spec is said where it is used.
-        let Ok(image) = catalog.image(&name) else {
-            continue;
-        };
-        let kept = image.spec.gpu_architectures.iter();
-        if check_gpus(&name, kept, &machine.gpus).is_err() {
-            unfit.push(name);
-        }
-    }
-    let what = "slim images";
-    if unfit.is_empty() {
-        return Ok(Some(Finding::ok(what, "all have code for the GPUs here")));
-    }
-    let found = format!(
-        "without code for a GPU here: {}",
-        first_few(unfit, MOST_NAMED)
-    );
-    let fix = "take an image without `gpu_architectures`, or add the GPU's to that key";
-    Ok(Some(Finding::missing(what, found, fix)))
-}
-
 fn tools() -> Vec<Finding> {
     let look = |what, program: &str, words: &[&str], fix: &str| match first_line(program, words) {
         Some(line) => Finding::ok(what, line),
@@ -230,42 +191,4 @@ fn first_line(program: &str, words: &[&str]) -> Option<String> {
         .status
         .success()
         .then(|| text.lines().next().unwrap_or_default().to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use record::Gpu;
-
-    use super::*;
-
-    #[test]
-    fn slim_images_without_code_for_a_gpu_here_are_named() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("images")).unwrap();
-        for (name, more) in [("whole", ""), ("slim", "gpu_architectures: [sm_90]\n")] {
-            let spec = format!(
-                "version: 2\ndescription: x\nbase: debian\n\
-                 libtorch: {{version: 2.11.0, flavour: cuda, from: wheels}}\n{more}"
-            );
-            let file = folder.path().join(format!("images/{name}.yaml"));
-            std::fs::write(file, spec).unwrap();
-        }
-        let of = |gpus: Vec<Gpu>| {
-            let machine = Machine {
-                gpus,
-                ..Machine::default()
-            };
-            slim_images(folder.path(), &machine).unwrap()
-        };
-        let gpu = |capability: &str| Gpu {
-            compute_capability: Some(capability.to_owned()),
-            ..Gpu::default()
-        };
-        assert!(of(Vec::new()).is_none());
-        assert_eq!(of(vec![gpu("9.0")]).unwrap().state, State::Ok);
-        let finding = of(vec![gpu("9.0"), gpu("8.0")]).unwrap();
-        assert_eq!(finding.state, State::Missing);
-        assert_eq!(finding.found, "without code for a GPU here: slim");
-        assert!(finding.fix.unwrap().contains("gpu_architectures"));
-    }
 }

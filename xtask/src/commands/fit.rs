@@ -21,7 +21,7 @@ use crate::{
         bench::{self, target::Target},
         scenarios,
     },
-    error::{Error, Result},
+    error::{Error, Result, writing},
     printer::Printer,
     table::table,
 };
@@ -94,7 +94,8 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
         share_cpu: true,
     };
     let _ready = target.ready(&name, &share, printer).await?;
-    let folder = bench::scratch("fit")?;
+    let folder = tempfile::Builder::new().prefix("torchgauge-fit-").tempdir();
+    let folder = folder.map_err(writing(&std::env::temp_dir()))?;
     let cancel = CancellationToken::new();
     let stopper = bench::stop_on_signal(cancel.clone(), printer.clone());
     let question = Question {

@@ -121,7 +121,7 @@ impl Drop for Bed {
                 .unwrap()
                 .block_on(async move {
                     let _ = engine.cleanup().await;
-                    let _ = engine.remove_image(&image).await;
+                    let _ = engine.untag(&image).await;
                 });
         });
         let _ = cleaning.join();

@@ -30,7 +30,7 @@ use crate::{
         program::{self, ProgramArgs},
         scenarios,
     },
-    error::{Error, Result, writing},
+    error::{Error, Result},
     printer::{self, Printer},
     table::table,
     workspace,
@@ -288,14 +288,6 @@ fn deciding(args: &BenchArgs, plan: &Plan) -> Option<Deciding> {
         args.time_budget.unwrap_or(TIME_BUDGET),
         args.blocks.unwrap_or(MAX_BLOCKS),
     ))
-}
-
-/// A folder for runs outside of a session, which goes with the command.
-pub(crate) fn scratch(what: &str) -> Result<tempfile::TempDir> {
-    tempfile::Builder::new()
-        .prefix(&format!("torchgauge-{what}-"))
-        .tempdir()
-        .map_err(writing(&std::env::temp_dir()))
 }
 
 /// Suites as they were asked for: by name, or the text of a program's.

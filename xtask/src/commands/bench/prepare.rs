@@ -297,7 +297,7 @@ fn no_cuda(image: &str, device: Device) -> Error {
 }
 
 /// Refuses a GPU that an image kept no code for.
-pub(crate) fn check_gpus<'a>(
+fn check_gpus<'a>(
     image: &str,
     kept: impl Iterator<Item = &'a GpuArchitecture>,
     gpus: &[Gpu],

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use bench_suite::executors::Choice;
+use images::Catalog;
 use record::{Place, Session, SessionFolder, SidesCompared, command_line};
 
 use super::{
@@ -135,9 +136,7 @@ pub(super) fn devices(places: &[Place]) -> String {
 /// Names as they are, files with their whole path.
 pub(crate) fn whole(words: &[String]) -> Vec<String> {
     let whole = |word: &String| {
-        let is_file = is_archive(word)
-            || !is_reference(word)
-                && (word.contains('/') || Path::new(word).extension().is_some_and(|e| e == "yaml"));
+        let is_file = is_archive(word) || !is_reference(word) && Catalog::is_file(word);
         let path = std::path::absolute(word).ok().filter(|_| is_file);
         path.map_or_else(|| word.clone(), |path| path.display().to_string())
     };

@@ -98,15 +98,16 @@ pub(crate) fn run(args: &DistArgs, printer: &Printer) -> Result<()> {
             ByteSize::b(MOST_BYTES)
         )));
     }
-    let archive = out.join(format!("{name}.tar.gz"));
-    let digest = images::write_package(&bytes, &archive)?;
-    printer.line(&format!("{}  {size}, {digest}", archive.display()));
     let tag = format!("py3-none-manylinux_{}_{}_x86_64", glibc.major, glibc.minor);
-    let bytes = wheel(version, &tag, &program, &share, &root)?.wheel()?;
-    let wheel = out.join(format!("{PROGRAM}-{version}-{tag}.whl"));
-    let digest = images::write_package(&bytes, &wheel)?;
-    let size = ByteSize::b(bytes.len() as u64);
-    printer.line(&format!("{}  {size}, {digest}", wheel.display()));
+    let wheel = wheel(version, &tag, &program, &share, &root)?.wheel()?;
+    for (bytes, file) in [
+        (bytes, format!("{name}.tar.gz")),
+        (wheel, format!("{PROGRAM}-{version}-{tag}.whl")),
+    ] {
+        let (size, file) = (ByteSize::b(bytes.len() as u64), out.join(file));
+        let digest = images::write_package(&bytes, &file)?;
+        printer.line(&format!("{}  {size}, {digest}", file.display()));
+    }
     printer.line(said.trim());
     Ok(())
 }

@@ -71,11 +71,6 @@ async fn build_one(
     let assemble_seconds = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let ready = images::ensure(engine, &assembly, cache).await?;
-    let (loaded, sent_bytes) = match ready.loaded {
-        Loaded::AlreadyThere => ("already-there", 0),
-        Loaded::Thin { sent_bytes } => ("thin", sent_bytes),
-        Loaded::Full { sent_bytes } => ("full", sent_bytes),
-    };
     Ok(Built {
         image: ready.facts.name,
         reference: assembly.reference.clone(),
@@ -87,8 +82,12 @@ async fn build_one(
         libtorch: ready.facts.flavour,
         size_bytes: assembly.lock.size_bytes(),
         layers: assembly.lock.layers().cloned().collect(),
-        loaded,
-        sent_bytes,
+        loaded: match ready.loaded {
+            Loaded::AlreadyThere => "already-there",
+            Loaded::Thin => "thin",
+            Loaded::Full => "full",
+        },
+        sent_bytes: ready.facts.loaded_bytes.unwrap_or_default(),
         assemble_seconds,
         load_seconds: begun.elapsed().as_secs_f64(),
     })

@@ -105,9 +105,13 @@ pub(crate) fn run(args: &TrendArgs, printer: &Printer) -> Result<()> {
         Some(input) => (vec![one_file(input, args, printer)?], None),
         None => whole_history(args, printer)?,
     };
+    let grows = args.input.is_none();
     let Some(path) = args.ledger.clone().or(own) else {
         let all = show(&found, &[], args, printer)?;
-        return end(&found, &all, &[], args, printer);
+        if args.gate {
+            gate::end(&found, &all, &[], grows, printer)?;
+        }
+        return Ok(());
     };
     let points = args.series.points();
     let mut kept = Kept::open(path, args.gate)?;
@@ -121,7 +125,7 @@ pub(crate) fn run(args: &TrendArgs, printer: &Printer) -> Result<()> {
         return Ok(());
     }
     let written = kept.save();
-    match end(&found, &all, &entries, args, printer) {
+    match gate::end(&found, &all, &entries, grows, printer) {
         Ok(()) => written,
         Err(gate) => {
             // The gate's answer comes before what else went wrong.
@@ -166,20 +170,6 @@ fn show(
         printer.verbatim(&reports::trend::annotations(&all, entries));
     }
     Ok(all)
-}
-
-fn end(
-    found: &[Followed],
-    all: &[Series],
-    entries: &[Entry],
-    args: &TrendArgs,
-    printer: &Printer,
-) -> Result<()> {
-    if args.gate {
-        gate::end(found, all, entries, args.input.is_none(), printer)
-    } else {
-        Ok(())
-    }
 }
 
 /// Reads a series, puts it in order of time, and says so, and what its timestamps were taken for.
