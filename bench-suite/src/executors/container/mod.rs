@@ -32,6 +32,7 @@ use super::{
 use crate::{
     host::{self, Host, Samples, Target},
     outcome::End,
+    suite::Program,
 };
 use end::{not_executed, not_started, told_nothing};
 
@@ -260,8 +261,8 @@ impl Executor for Container {
         Some(Store::Engine(&self.engine))
     }
 
-    fn runs_programs(&self) -> bool {
-        true
+    fn takes(&self, program: &Program) -> Result<(), String> {
+        program.check_files()
     }
 
     fn describe(&self) -> String {

@@ -3,18 +3,17 @@
 use std::{
     collections::BTreeMap,
     fs, io,
-    os::unix::fs::{PermissionsExt as _, symlink},
-    path::Path,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use engine::{ContainerSpec, Exit, ImageFacts, User};
 use protocol::{EVENTS_VARIABLE, RUN_VARIABLE};
-use record::SessionFolder;
 
 use super::{RESULTS_FILE, RUN_FILE, spec::mount};
 use crate::{
-    executors::Order,
+    executors::{Order, mounts::copy_to},
     hook,
     suite::{Network, Program},
 };
@@ -41,13 +40,12 @@ pub(super) fn change(
     order: &Order,
     image: &ImageFacts,
 ) -> io::Result<ContainerSpec> {
-    if order.launches_ranks() {
-        let (folder, events) = (Path::new(HOOK_FOLDER), Path::new(RESULTS_FILE));
-        let command = hook::of_ranks(folder, events, order.ranks(), &program.file.command);
-        start(&mut spec, &command);
-    } else {
-        start(&mut spec, &program.file.command);
-    }
+    let at = Paths {
+        hook: Path::new(HOOK_FOLDER),
+        run: Path::new(RUN_FILE),
+        results: Path::new(RESULTS_FILE),
+    };
+    start(&mut spec, &at.command(program, order));
     spec.user = match &program.file.user {
         Some(user) => User::Named(user.clone()),
         None => User::OfImage,
@@ -58,15 +56,18 @@ pub(super) fn change(
     // Triton and torch.compile load what they compiled from there.
     spec.is_tmp_executable = true;
     spec.shadowed.clone_from(&image.volumes);
-    set_environment(&mut spec.environment, program, order, image)?;
+    // A home that can be written to, where the image's own cannot.
+    if program.file.writable && !order.environment.contains_key("HOME") {
+        spec.environment.remove("HOME");
+        spec.environment.remove("XDG_CACHE_HOME");
+    }
+    at.add_to(&mut spec.environment, program, &image.environment)?;
     if program.file.network == Network::None {
         name_host(&mut spec, order)?;
     }
     if program.file.hook || order.launches_ranks() {
-        mount_hook(&mut spec, order)?;
-    }
-    if program.file.hook {
-        add_hook(&mut spec.environment, image);
+        let hook = mount(write_hook(order)?, HOOK_FOLDER, true);
+        spec.mounts.push(hook);
     }
     for (number, wanted) in program.mounts.iter().enumerate() {
         let mut source = wanted.source.clone();
@@ -89,27 +90,52 @@ fn start(spec: &mut ContainerSpec, command: &[String]) {
     }
 }
 
-fn set_environment(
-    environment: &mut BTreeMap<String, String>,
-    program: &Program,
-    order: &Order,
-    image: &ImageFacts,
-) -> io::Result<()> {
-    // A home that can be written to, where the image's own cannot.
-    if program.file.writable && !order.environment.contains_key("HOME") {
-        environment.remove("HOME");
-        environment.remove("XDG_CACHE_HOME");
+/// Where a program finds what it is to do, and writes what it did.
+pub(in crate::executors) struct Paths<'a> {
+    pub(in crate::executors) hook: &'a Path,
+    pub(in crate::executors) run: &'a Path,
+    pub(in crate::executors) results: &'a Path,
+}
+
+impl Paths<'_> {
+    /// What is started: the program's command, or what starts it once for each rank.
+    pub(in crate::executors) fn command(&self, program: &Program, order: &Order) -> Vec<String> {
+        let own = &program.file.command;
+        if order.launches_ranks() {
+            return hook::of_ranks(self.hook, self.results, order.ranks(), own);
+        }
+        own.clone()
     }
-    // Where the image has no line for the user's number, Python's getpass finds no name otherwise, and
-    // with it neither does torch.compile.
-    if !image.environment.contains_key("USER") {
-        let user = environment.entry("USER".to_owned());
-        user.or_insert_with(|| "torchgauge".to_owned());
+
+    /// Adds the program's variables to those that go over what its image declares.
+    pub(in crate::executors) fn add_to(
+        &self,
+        environment: &mut BTreeMap<String, String>,
+        program: &Program,
+        declared: &BTreeMap<String, String>,
+    ) -> io::Result<()> {
+        // Where the image has no line for the user's number, Python's getpass finds no name otherwise,
+        // and with it neither does torch.compile.
+        if !declared.contains_key("USER") {
+            let user = environment.entry("USER".to_owned());
+            user.or_insert_with(|| "torchgauge".to_owned());
+        }
+        environment.extend(program.secrets()?);
+        let mut set = |name: &str, path: &Path| {
+            environment.insert(name.to_owned(), path.display().to_string());
+        };
+        set(EVENTS_VARIABLE, self.results);
+        set(RUN_VARIABLE, self.run);
+        if program.file.hook {
+            // First on the path that Python looks for modules on.
+            const VARIABLE: &str = "PYTHONPATH";
+            let before = environment.get(VARIABLE).or(declared.get(VARIABLE));
+            let path = hook::python_path(self.hook.into(), before.map(Into::into));
+            let path = path.to_string_lossy().into_owned();
+            environment.insert(VARIABLE.to_owned(), path);
+        }
+        Ok(())
     }
-    environment.extend(program.secrets()?);
-    environment.insert(EVENTS_VARIABLE.to_owned(), RESULTS_FILE.to_owned());
-    environment.insert(RUN_VARIABLE.to_owned(), RUN_FILE.to_owned());
-    Ok(())
 }
 
 /// Without a network no engine writes `/etc/hosts`, and processes that look each other up by their
@@ -125,53 +151,12 @@ fn name_host(spec: &mut ContainerSpec, order: &Order) -> io::Result<()> {
     Ok(())
 }
 
-fn mount_hook(spec: &mut ContainerSpec, order: &Order) -> io::Result<()> {
+/// The hook's files in the run's folder.
+pub(in crate::executors) fn write_hook(order: &Order) -> io::Result<PathBuf> {
     let folder = order.folder.join("python");
     fs::create_dir(&folder)?;
     hook::write(&folder)?;
-    spec.mounts.push(mount(folder, HOOK_FOLDER, true));
-    Ok(())
-}
-
-/// Puts the hook's folder first on the path that Python looks for modules on.
-fn add_hook(environment: &mut BTreeMap<String, String>, image: &ImageFacts) {
-    const VARIABLE: &str = "PYTHONPATH";
-    let before = environment
-        .get(VARIABLE)
-        .or(image.environment.get(VARIABLE));
-    let path = hook::python_path(HOOK_FOLDER.into(), before.map(Into::into));
-    let path = path.to_string_lossy().into_owned();
-    environment.insert(VARIABLE.to_owned(), path);
-}
-
-/// A copy that everybody may write to: who the container's user is, only its image knows. Sessions
-/// are left out, for the one under way, whose folder the copy is in, may lie below the source.
-fn copy_to(source: &Path, target: &Path) -> io::Result<()> {
-    let at = |error: io::Error| {
-        let words = format!("copying {}: {error}", source.display());
-        io::Error::new(error.kind(), words)
-    };
-    let facts = fs::symlink_metadata(source).map_err(at)?;
-    if facts.is_symlink() {
-        return symlink(fs::read_link(source).map_err(at)?, target).map_err(at);
-    }
-    if facts.is_dir() {
-        fs::create_dir(target).map_err(at)?;
-        for entry in fs::read_dir(source).map_err(at)? {
-            let entry = entry.map_err(at)?;
-            let path = entry.path();
-            if !path.join(SessionFolder::SESSION).exists() {
-                copy_to(&path, &target.join(entry.file_name()))?;
-            }
-        }
-    } else if facts.is_file() {
-        fs::copy(source, target).map_err(at)?;
-    } else {
-        let words = "it is no file, folder or link";
-        return Err(at(io::Error::new(io::ErrorKind::InvalidInput, words)));
-    }
-    let mode = facts.permissions().mode() | if facts.is_dir() { 0o777 } else { 0o666 };
-    fs::set_permissions(target, fs::Permissions::from_mode(mode)).map_err(at)
+    Ok(folder)
 }
 
 /// Comes back when the run is over by what its program reported; never where it is to end by itself.
@@ -234,31 +219,5 @@ mod tests {
             start(&mut spec, &command);
             assert_eq!((spec.entrypoint, &spec.command[..]), expected);
         }
-    }
-
-    #[test]
-    fn a_copy_is_the_whole_tree_and_everybody_s_to_write() {
-        let home = tempfile::tempdir().unwrap();
-        let source = home.path().join("src");
-        fs::create_dir_all(source.join("a")).unwrap();
-        fs::write(source.join("a/run.sh"), "x").unwrap();
-        fs::set_permissions(source.join("a/run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
-        symlink("a/run.sh", source.join("link")).unwrap();
-        let target = home.path().join("copy");
-        copy_to(&source, &target).unwrap();
-        let mode = |path: &str| {
-            fs::metadata(target.join(path))
-                .unwrap()
-                .permissions()
-                .mode()
-                & 0o777
-        };
-        assert_eq!((mode("a"), mode("a/run.sh")), (0o777, 0o777));
-        assert_eq!(
-            fs::read_link(target.join("link")).unwrap(),
-            Path::new("a/run.sh")
-        );
-        let error = copy_to(&home.path().join("none"), &target.join("x")).unwrap_err();
-        assert!(error.to_string().contains("copying"), "{error}");
     }
 }
