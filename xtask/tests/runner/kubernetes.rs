@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Images of the tests' own cluster.
-const IMAGES: [&str; 2] = [
+pub(crate) const IMAGES: [&str; 2] = [
     "r.example/team/a@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     "r.example/team/b@sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",
 ];

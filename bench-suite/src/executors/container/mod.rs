@@ -94,6 +94,7 @@ impl From<engine::Error> for ExecutorError {
 }
 
 /// Where a container finds what it is to do, and writes what it did.
+const FOLDER: &str = "/run/torchgauge";
 const RUN_FILE: &str = "/run/torchgauge/run.json";
 const RESULTS_FILE: &str = "/run/torchgauge/events.ndjson";
 /// Beside it, as [`protocol::SNAPSHOT_FILE`].

@@ -11,15 +11,16 @@ use std::{
 use engine::{ContainerSpec, Exit, ImageFacts, User};
 use protocol::{EVENTS_VARIABLE, RUN_VARIABLE};
 
-use super::{RESULTS_FILE, RUN_FILE, spec::mount};
+use super::{FOLDER, spec::mount};
 use crate::{
-    executors::{Order, mounts::copy_to},
+    executors::{Order, mounts::copy_to, order},
     hook,
     suite::{Network, Program},
 };
 
-/// Where a container finds the hook.
+/// Where a container finds the hook, and where that lies in the run's folder.
 const HOOK_FOLDER: &str = "/run/torchgauge/python";
+const HOOK: &str = "python";
 /// Between two looks at what a program reported.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a program that has reported all may take to end by itself, and then by SIGTERM.
@@ -40,12 +41,8 @@ pub(super) fn change(
     order: &Order,
     image: &ImageFacts,
 ) -> io::Result<ContainerSpec> {
-    let at = Paths {
-        hook: Path::new(HOOK_FOLDER),
-        run: Path::new(RUN_FILE),
-        results: Path::new(RESULTS_FILE),
-    };
-    start(&mut spec, &at.command(program, order));
+    let folder = Path::new(FOLDER);
+    start(&mut spec, &command(folder, program, order));
     spec.user = match &program.file.user {
         Some(user) => User::Named(user.clone()),
         None => User::OfImage,
@@ -61,13 +58,13 @@ pub(super) fn change(
         spec.environment.remove("HOME");
         spec.environment.remove("XDG_CACHE_HOME");
     }
-    at.add_to(&mut spec.environment, program, &image.environment)?;
+    set_environment(&mut spec.environment, folder, program, &image.environment)?;
     if program.file.network == Network::None {
         name_host(&mut spec, order)?;
     }
     if program.file.hook || order.launches_ranks() {
-        let hook = mount(write_hook(order)?, HOOK_FOLDER, true);
-        spec.mounts.push(hook);
+        let hook = write_hook(order)?;
+        spec.mounts.push(mount(hook, HOOK_FOLDER, true));
     }
     for (number, wanted) in program.mounts.iter().enumerate() {
         let mut source = wanted.source.clone();
@@ -90,52 +87,46 @@ fn start(spec: &mut ContainerSpec, command: &[String]) {
     }
 }
 
-/// Where a program finds what it is to do, and writes what it did.
-pub(in crate::executors) struct Paths<'a> {
-    pub(in crate::executors) hook: &'a Path,
-    pub(in crate::executors) run: &'a Path,
-    pub(in crate::executors) results: &'a Path,
+/// What is started: the program's command, or what starts it once for each rank. `folder`: where the
+/// program finds what it is to do, and writes what it did.
+pub(in crate::executors) fn command(
+    folder: &Path,
+    program: &Program,
+    order: &Order,
+) -> Vec<String> {
+    let own = &program.file.command;
+    if order.launches_ranks() {
+        let (hook, results) = (folder.join(HOOK), folder.join(order::RESULTS_FILE));
+        return hook::of_ranks(&hook, &results, order.ranks(), own);
+    }
+    own.clone()
 }
 
-impl Paths<'_> {
-    /// What is started: the program's command, or what starts it once for each rank.
-    pub(in crate::executors) fn command(&self, program: &Program, order: &Order) -> Vec<String> {
-        let own = &program.file.command;
-        if order.launches_ranks() {
-            return hook::of_ranks(self.hook, self.results, order.ranks(), own);
-        }
-        own.clone()
+/// Adds the program's variables to those that go over what its image declares.
+pub(in crate::executors) fn set_environment(
+    environment: &mut BTreeMap<String, String>,
+    folder: &Path,
+    program: &Program,
+    declared: &BTreeMap<String, String>,
+) -> io::Result<()> {
+    // Where the image has no line for the user's number, Python's getpass finds no name otherwise, and
+    // with it neither does torch.compile.
+    if !declared.contains_key("USER") {
+        let user = environment.entry("USER".to_owned());
+        user.or_insert_with(|| "torchgauge".to_owned());
     }
-
-    /// Adds the program's variables to those that go over what its image declares.
-    pub(in crate::executors) fn add_to(
-        &self,
-        environment: &mut BTreeMap<String, String>,
-        program: &Program,
-        declared: &BTreeMap<String, String>,
-    ) -> io::Result<()> {
-        // Where the image has no line for the user's number, Python's getpass finds no name otherwise,
-        // and with it neither does torch.compile.
-        if !declared.contains_key("USER") {
-            let user = environment.entry("USER".to_owned());
-            user.or_insert_with(|| "torchgauge".to_owned());
-        }
-        environment.extend(program.secrets()?);
-        let mut set = |name: &str, path: &Path| {
-            environment.insert(name.to_owned(), path.display().to_string());
-        };
-        set(EVENTS_VARIABLE, self.results);
-        set(RUN_VARIABLE, self.run);
-        if program.file.hook {
-            // First on the path that Python looks for modules on.
-            const VARIABLE: &str = "PYTHONPATH";
-            let before = environment.get(VARIABLE).or(declared.get(VARIABLE));
-            let path = hook::python_path(self.hook.into(), before.map(Into::into));
-            let path = path.to_string_lossy().into_owned();
-            environment.insert(VARIABLE.to_owned(), path);
-        }
-        Ok(())
+    environment.extend(program.secrets()?);
+    let path = |name: &str| folder.join(name).display().to_string();
+    environment.insert(EVENTS_VARIABLE.to_owned(), path(order::RESULTS_FILE));
+    environment.insert(RUN_VARIABLE.to_owned(), path(order::RUN_FILE));
+    if program.file.hook {
+        // First on the path that Python looks for modules on.
+        const VARIABLE: &str = "PYTHONPATH";
+        let before = environment.get(VARIABLE).or(declared.get(VARIABLE));
+        let all = hook::python_path(path(HOOK).into(), before.map(Into::into));
+        environment.insert(VARIABLE.to_owned(), all.to_string_lossy().into_owned());
     }
+    Ok(())
 }
 
 /// Without a network no engine writes `/etc/hosts`, and processes that look each other up by their
@@ -153,7 +144,7 @@ fn name_host(spec: &mut ContainerSpec, order: &Order) -> io::Result<()> {
 
 /// The hook's files in the run's folder.
 pub(in crate::executors) fn write_hook(order: &Order) -> io::Result<PathBuf> {
-    let folder = order.folder.join("python");
+    let folder = order.folder.join(HOOK);
     fs::create_dir(&folder)?;
     hook::write(&folder)?;
     Ok(folder)

@@ -185,7 +185,7 @@ fn container(step: &Step<'_>, files: Vec<Value>, profile: &Profile) -> Value {
             {"name": IMAGE_VARIABLE, "value": step.run.image},
             {"name": LOCKS_VARIABLE, "value": format!("{HOME}/locks")},
             {"name": "HOME", "value": "/tmp"},
-            {"name": "XDG_CACHE_HOME", "value": "/tmp"},
+            {"name": "XDG_CACHE_HOME", "value": "/tmp/.cache"},
         ],
         "volumeMounts": mounts,
         "resources": resources(profile, true),

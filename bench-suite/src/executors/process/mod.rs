@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Execution, Executor, ExecutorError, IMAGE_VARIABLE, ImageSource, KERNEL_CACHE, LocalRuntime,
     Order, Prepared, Registration,
-    container::program::{Paths, write_hook},
+    container::program,
     executor::takes_none,
     group::{self, follow},
     order::{RESULTS_FILE, RUN_FILE, no_files, no_image},
@@ -182,19 +182,18 @@ fn unapplied(order: &Order) -> Vec<String> {
     };
     let runs_as = "a Pod runs everything as one user, 65532";
     let mut warnings = group::unapplied(order, by, &[], runs_as);
-    let file = order.cell.work.program().map(|program| &program.file);
-    let network = file.map(|file| file.network);
-    warnings.extend(network.filter(|of| *of != Network::Bridge).map(|network| {
-        let word = network.word();
-        format!(
+    let Some(Program { file, .. }) = order.cell.work.program() else {
+        return warnings;
+    };
+    if file.network != Network::Bridge {
+        let word = file.network.word();
+        warnings.push(format!(
             "`network: {word}` not applied: the run has the Pod's, which a NetworkPolicy closes"
-        )
-    }));
-    let writable = file.is_some_and(|file| file.writable);
-    warnings.extend(
-        writable
-            .then(|| "`writable` not applied: a Pod's root file system is read-only".to_owned()),
-    );
+        ));
+    }
+    if file.writable {
+        warnings.push("`writable` not applied: a Pod's root is read-only".to_owned());
+    }
     warnings
 }
 
@@ -240,23 +239,15 @@ fn of_program(
     order: &Order,
     environment: &mut BTreeMap<String, String>,
 ) -> io::Result<Command> {
-    let is_own = |(name, _): &(String, String)| {
-        let mut others = ["KUBERNETES_", "TORCHGAUGE_"].iter();
-        !others.any(|beginning| name.starts_with(beginning))
+    let text = |(name, value): (OsString, OsString)| {
+        let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
+        let is_own = !name.starts_with("KUBERNETES_") && !name.starts_with("TORCHGAUGE_");
+        is_own.then_some((name, value))
     };
-    let declared = env::vars_os().filter_map(|(name, value)| {
-        let (name, value) = (name.into_string(), value.into_string());
-        name.ok().zip(value.ok())
-    });
-    let declared: BTreeMap<_, _> = declared.filter(is_own).collect();
-    let (hook, run, results) = (write_hook(order)?, order.run_file(), order.results_file());
-    let at = Paths {
-        hook: &hook,
-        run: &run,
-        results: &results,
-    };
-    at.add_to(environment, program, &declared)?;
-    let words = at.command(program, order);
+    let declared: BTreeMap<_, _> = env::vars_os().filter_map(text).collect();
+    program::write_hook(order)?;
+    program::set_environment(environment, &order.folder, program, &declared)?;
+    let words = program::command(&order.folder, program, order);
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).env_clear().envs(declared);
     Ok(command)

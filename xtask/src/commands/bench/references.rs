@@ -12,11 +12,7 @@ use images::{Cache, ReadyMade, SCENARIO_IN_IMAGE};
 use record::ImageFacts;
 
 use super::prepare::{Chosen, cache};
-use crate::{
-    cli::SourceArgs,
-    error::{Error, Result},
-    printer::Printer,
-};
+use crate::{cli::SourceArgs, error::Result, printer::Printer};
 
 /// Letters of a digest that tell one image from another, as in the names that engines have.
 const SHORT: usize = 12;
