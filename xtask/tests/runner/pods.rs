@@ -7,8 +7,8 @@ use record::{Outcome, Record};
 
 use crate::{
     api_server::{ApiServer, Faults},
-    kubernetes::IMAGES,
-    python_image::python,
+    kubernetes::{Cluster, IMAGES},
+    python_image::{make_image, python},
     support::{Home, Running},
 };
 
@@ -22,6 +22,23 @@ rank = int(os.environ.get('RANK', 0))
 optimizer = torch.optim.SGD([torch.Parameter()])
 for _ in range(100000):
     time.sleep(0.01 * (1 + rank))
+    optimizer.step()
+";
+
+/// The same, which also says where it is.
+const PLACE: &str = "
+import os, time
+import torch
+print(os.getuid(), os.getcwd(), os.environ['PYTHONPATH'].endswith(':/opt/site'), os.listdir('/own'))
+for folder in ('/workspace', '/opt', '/own'):
+    try:
+        open(folder + '/written', 'w').close()
+        print('wrote', folder)
+    except OSError as error:
+        print(error)
+optimizer = torch.optim.SGD([torch.Parameter()])
+for _ in range(100000):
+    time.sleep(float(os.environ['STEP']))
     optimizer.step()
 ";
 
@@ -94,7 +111,9 @@ fn a_script_is_measured_in_pods_as_in_containers() {
         }
         let said = home.said("s", record);
         assert!(said.contains("/tmp torchgauge"), "{said}");
-        let own = "['TORCHGAUGE_EVENTS', 'TORCHGAUGE_RUN', 'TORCHGAUGE_RUN_FOLDER'";
+        // The hook's, and whose run it is: none of the Job's, and none of Kubernetes'.
+        let own =
+            "['TORCHGAUGE_EVENTS', 'TORCHGAUGE_PROCESS', 'TORCHGAUGE_RUN', 'TORCHGAUGE_RUN_FOLDER'";
         assert!(said.contains(own), "{said}");
     }
 }
@@ -209,4 +228,43 @@ fn what_goes_wrong_in_a_pod_has_its_name() {
     home.in_pods("f", "--blocks 1", &own("1")).ends_with(0);
     let record = &home.read("f").1[0];
     assert!(record.value("program_seconds").is_some());
+}
+
+/// Two images with this machine's Python, in one of which a step takes twice as long.
+pub(crate) fn on_the_real_cluster(cluster: &Cluster) {
+    let home = Home::new();
+    home.mounted(PLACE);
+    let image = |(name, step): (&str, &str)| {
+        let tag = format!("10.213.0.2:5000/tests/{name}:1");
+        make_image(&tag, "2.99.0+fake", &[step]);
+        format!("--image {}", cluster.push(&tag))
+    };
+    let images = [("old", "ENV STEP=0.02"), ("new", "ENV STEP=0.04")].map(image);
+    fs::write(home.path("profile.yaml"), cluster.profile()).expect("a profile");
+    let line = format!(
+        "exec env -u CARGO_MANIFEST_DIR KUBECONFIG={} cargo xtask bench --device cpu \
+         --engine kubernetes:{} --out {} {} --blocks 3 --steps 10 --ranks 2 \
+         --mount {src}:/workspace --mount {src}/train.py:/own/train.py:rw \
+         -- {} /workspace/train.py",
+        cluster.config().display(),
+        home.path("profile.yaml").display(),
+        home.path("s").display(),
+        images.join(" "),
+        python().0,
+        src = home.path("src").display(),
+    );
+    let text = home.shell("s", &line).ends_with(0);
+    assert!(text.contains("regressed"), "{text}");
+    let (_, records) = home.read("s");
+    assert_eq!(records.len(), 6);
+    for record in &records {
+        assert_eq!(record.outcome, Outcome::Ok, "{}", home.said("s", record));
+        assert_eq!(record.value("steps_count"), Some(10.0));
+        assert_eq!(record.ranks.len(), 2);
+        let said = home.said("s", record);
+        // As the Pod's user, in the image's folder, past its entry point.
+        assert!(said.starts_with("65532 /opt True ['train.py']"), "{said}");
+        assert!(!said.contains("wrote"), "{said}");
+    }
+    assert_eq!(cluster.left(), "");
 }
