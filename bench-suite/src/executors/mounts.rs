@@ -19,12 +19,13 @@ pub(super) fn copy_to(source: &Path, target: &Path) -> io::Result<()> {
         let made = if facts.is_symlink() {
             fs::read_link(&from).and_then(|link| symlink(link, &to))
         } else {
-            let (made, all) = match facts.is_dir() {
-                true => (fs::create_dir(&to), 0o777),
-                false => (fs::copy(&from, &to).map(drop), 0o666),
+            let (made, all) = if facts.is_dir() {
+                (fs::create_dir(&to), 0o777)
+            } else {
+                (fs::copy(&from, &to).map(drop), 0o666)
             };
-            let mode = fs::Permissions::from_mode(facts.permissions().mode() | all);
-            made.and_then(|()| fs::set_permissions(&to, mode))
+            let everybody_s = fs::Permissions::from_mode(facts.permissions().mode() | all);
+            made.and_then(|()| fs::set_permissions(&to, everybody_s))
         };
         made.map_err(|error| at(&from, &error))?;
     }
@@ -83,11 +84,11 @@ pub(super) fn pack(sources: &[&Path], most: usize) -> io::Result<Vec<u8>> {
     Ok(packed)
 }
 
-/// Unpacks what [`pack`] packed, and makes these copies, each `NUMBER:NAME`, in a folder that is there.
+/// Unpacks what [`pack`] packed, and makes these copies, `NUMBER:NAME,…`, in a folder that is there.
 ///
 /// # Errors
 /// Where it is no such archive, would write outside of the folder, or cannot be written.
-pub fn unpack(packed: &[u8], folder: &Path, copies: &[String]) -> Result<(), String> {
+pub fn unpack(packed: &[u8], folder: &Path, copies: &str) -> Result<(), String> {
     let failed = |error: io::Error| format!("the mounts cannot be unpacked: {error}");
     let mut archive = tar::Archive::new(GzDecoder::new(packed).take(MOST_UNPACKED));
     for entry in archive.entries().map_err(failed)? {
@@ -99,8 +100,8 @@ pub fn unpack(packed: &[u8], folder: &Path, copies: &[String]) -> Result<(), Str
             return Err(format!("`{}` is no file of a mount", path.display()));
         }
     }
-    for copy in copies {
-        let (number, name) = copy.split_once(':').unwrap_or((copy, copy));
+    let copies = copies.split(',').filter_map(|copy| copy.split_once(':'));
+    for (number, name) in copies {
         copy_to(&folder.join(number), &folder.join(name)).map_err(failed)?;
     }
     Ok(())
@@ -151,7 +152,7 @@ mod tests {
         let packed = pack(&[&source, &file], 1 << 20).unwrap();
         let to = home.path().join("to");
         fs::create_dir(&to).unwrap();
-        unpack(&packed, &to, &["0:run-0001-0".to_owned()]).unwrap();
+        unpack(&packed, &to, "0:run-0001-0").unwrap();
         assert_eq!(fs::read_to_string(to.join("0/link")).unwrap(), "x");
         assert_eq!(fs::read_to_string(to.join("1")).unwrap(), "x");
         assert!(!to.join("0/session").exists());
@@ -191,7 +192,7 @@ mod tests {
             let packed = archive.into_inner().unwrap().finish().unwrap();
             let to = home.path().join(number.to_string());
             fs::create_dir(&to).unwrap();
-            unpack(&packed, &to, &[]).unwrap_err();
+            unpack(&packed, &to, "").unwrap_err();
             assert_eq!(
                 fs::read_to_string(home.path().join("kept")).unwrap(),
                 "kept"

@@ -14,14 +14,14 @@ use crate::{
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum PodCommand {
     /// Put the part into the Pod's folder, this program into one that is read-only for the others, and
-    /// what is mounted into a third, with the copies `NUMBER:NAME` of it
+    /// what is mounted into a third, with the copies `NUMBER:NAME,…` of it
     Begin {
         parcel: PathBuf,
         mounts: PathBuf,
         to: PathBuf,
         program: PathBuf,
         files: PathBuf,
-        copies: Vec<String>,
+        copies: String,
     },
     /// Carry out one run of the part and hand over what it recorded
     Run(RunArgs),

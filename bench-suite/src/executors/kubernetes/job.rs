@@ -1,11 +1,9 @@
 //! The Job of a part: one Pod, with a container for each run, one after another.
 
-use std::path::Path;
-
 use k8s_openapi::{ByteString, api::batch::v1::Job, api::core::v1::ConfigMap};
 use serde_json::{Value, json};
 
-use super::{super::ExecutorError, IMAGE_VARIABLE, profile::Profile, program};
+use super::{IMAGE_VARIABLE, profile::Profile, program};
 use crate::{
     host::{LOCKS_VARIABLE, NAME_VARIABLE},
     session::Due,
@@ -30,33 +28,15 @@ const GRACE_SECONDS: u32 = 60;
 /// Results of a session that nobody came back for go after a week.
 const KEPT_SECONDS: u32 = 7 * 24 * 3600;
 
-/// A run, and its container.
-pub(super) struct Step<'a> {
-    pub(super) container: String,
-    pub(super) run: &'a Due,
-}
-
-impl<'a> Step<'a> {
-    pub(super) fn of(run: &'a Due) -> Result<Self, ExecutorError> {
-        let Due { name, image, .. } = run;
-        if !image.contains("@sha256:") {
-            let message = format!(
-                "the image {image} is not what every node would pull as the same; expected \
-                 REGISTRY/REPOSITORY@sha256:DIGEST, as `images push` prints it"
-            );
-            return Err(ExecutorError::Argument(message.into()));
-        }
-        let number = name.split('-').next().unwrap_or_default();
-        let container = format!("run-{number}");
-        Ok(Self { container, run })
-    }
+/// The container of a run.
+pub(super) fn name_of(run: &Due) -> String {
+    format!("run-{}", run.name.split('-').next().unwrap_or_default())
 }
 
 pub(super) fn job(
     name: &str,
     (session, block): (&str, u32),
-    steps: &[Step<'_>],
-    sources: &[&Path],
+    runs: &[Due],
     profile: &Profile,
 ) -> Result<Job, serde_json::Error> {
     let mut labels = json!(profile.labels);
@@ -66,21 +46,22 @@ pub(super) fn job(
     if let Some(queue) = &profile.queue {
         of_job["kueue.x-k8s.io/queue-name"] = queue.as_str().into();
     }
+    let sources = program::sources(runs);
     let (mut containers, mut copies) = (Vec::new(), Vec::new());
-    for step in steps {
-        let (files, own) = program::mounts(step, sources);
-        containers.push(container(step, files, profile));
+    for run in runs {
+        let (files, own) = program::mounts(run, &sources);
+        containers.push(container(run, files, profile));
         copies.extend(own);
     }
     let last = containers.pop();
-    containers.insert(0, begin(copies, profile));
+    containers.insert(0, begin(&copies, profile));
     let mut volumes = vec![
         json!({"name": "home", "emptyDir": {}}),
         json!({"name": "program", "emptyDir": {}}),
         json!({"name": "files", "emptyDir": {}}),
         json!({"name": "part", "configMap": {"name": name}}),
     ];
-    for Step { container, .. } in steps {
+    for container in runs.iter().map(name_of) {
         volumes.push(json!({"name": format!("tmp-{container}"), "emptyDir": {}}));
         let memory = json!({"medium": "Memory"});
         volumes.push(json!({"name": format!("shm-{container}"), "emptyDir": memory}));
@@ -126,7 +107,7 @@ pub(super) fn job(
 }
 
 /// What lays out the part, the program, and what is mounted, before any run.
-fn begin(copies: Vec<String>, profile: &Profile) -> Value {
+fn begin(copies: &[String], profile: &Profile) -> Value {
     let all = [
         ("home", HOME),
         ("program", PROGRAM),
@@ -134,21 +115,10 @@ fn begin(copies: Vec<String>, profile: &Profile) -> Value {
         ("files", FILES),
     ];
     let [part, files] = ARCHIVES.map(|name| format!("{PARCEL}/{name}"));
-    let words = [
-        "torchgauge",
-        "pod",
-        "begin",
-        &part,
-        &files,
-        HOME,
-        PROGRAM,
-        FILES,
-    ];
-    let command: Vec<String> = words.map(str::to_owned).into_iter().chain(copies).collect();
     json!({
         "name": "program",
         "image": profile.program,
-        "command": command,
+        "command": ["torchgauge", "pod", "begin", part, files, HOME, PROGRAM, FILES, copies.join(",")],
         "volumeMounts": mounts(&all),
         "resources": resources(profile, false),
         "securityContext": confined(),
@@ -167,22 +137,22 @@ fn affinity(profile: &Profile) -> Value {
     }]}})
 }
 
-fn container(step: &Step<'_>, files: Vec<Value>, profile: &Profile) -> Value {
+fn container(run: &Due, files: Vec<Value>, profile: &Profile) -> Value {
     // Without a word about it, the folder is the image's own.
-    let program = step.run.program.as_ref();
+    let program = run.program.as_ref();
     let folder = program.map_or(Some(HOME), |program| program.file.workdir.as_deref());
-    let [tmp, shm] = ["tmp", "shm"].map(|name| format!("{name}-{}", step.container));
+    let [tmp, shm] = ["tmp", "shm"].map(|name| format!("{name}-{}", name_of(run)));
     let mut mounts = mounts(&[("home", HOME), (&tmp, "/tmp"), (&shm, "/dev/shm")]);
     mounts.push(json!({"name": "program", "mountPath": PROGRAM, "readOnly": true}));
     mounts.extend(files);
     json!({
-        "name": step.container,
-        "image": step.run.image,
-        "command": [format!("{PROGRAM}/torchgauge"), "pod", "run", format!("{HOME}/part"), step.run.name],
+        "name": name_of(run),
+        "image": run.image,
+        "command": [format!("{PROGRAM}/torchgauge"), "pod", "run", format!("{HOME}/part"), run.name],
         "workingDir": folder,
         "env": [
             {"name": NAME_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-            {"name": IMAGE_VARIABLE, "value": step.run.image},
+            {"name": IMAGE_VARIABLE, "value": run.image},
             {"name": LOCKS_VARIABLE, "value": format!("{HOME}/locks")},
             {"name": "HOME", "value": "/tmp"},
             {"name": "XDG_CACHE_HOME", "value": "/tmp/.cache"},

@@ -37,9 +37,11 @@ use super::{
     Executor, ExecutorError, Finding, Registration,
     nodes::{self, CLEAN_UP, Nodes, PAUSES, SILENCE, Scheduler},
 };
-use crate::{session::Part, suite::Program};
+use crate::{
+    session::{Due, Part},
+    suite::Program,
+};
 use block::{Block, job_of};
-use job::Step;
 use profile::Profile;
 use state::{refused, unavailable};
 
@@ -167,14 +169,20 @@ impl Cluster {
     /// Makes a Job for a part; its name.
     async fn submit(&self, session: &str, part: &Part) -> Result<String, ExecutorError> {
         let argument = |message: String| ExecutorError::Argument(message.into());
-        let steps: Result<Vec<Step<'_>>, ExecutorError> = part.runs.iter().map(Step::of).collect();
-        let (steps, sources) = (steps?, program::sources(&part.runs));
+        if let Some(Due { image, .. }) =
+            part.runs.iter().find(|run| !run.image.contains("@sha256:"))
+        {
+            return Err(argument(format!(
+                "the image {image} is not what every node would pull as the same; expected \
+                 REGISTRY/REPOSITORY@sha256:DIGEST, as `images push` prints it"
+            )));
+        }
         let archives = program::archives(part)?;
         // Of its own: what is left of an earlier Job of this block may still be going.
         let now = jiff::Timestamp::now().as_second();
         let name = format!("torchgauge-{session}-{:03}-{now:x}", part.block);
         let of = (session, part.block);
-        let job = job::job(&name, of, &steps, &sources, &self.profile);
+        let job = job::job(&name, of, &part.runs, &self.profile);
         let job = job.map_err(|error| argument(format!("profile {}: {error}", self.file)))?;
         let made = self.jobs().create(&PostParams::default(), &job).await;
         let job = made.map_err(|error| refused(&error, &self.file))?;

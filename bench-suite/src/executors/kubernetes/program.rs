@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{ExecutorError, mounts::pack},
-    job::{HOME, PROGRAM, Step},
+    job::{HOME, PROGRAM, name_of},
     parcel,
 };
 use crate::{
@@ -49,37 +49,34 @@ pub(super) fn sources(runs: &[Due]) -> Vec<&Path> {
 
 /// A part and the mounts of its programs, as a Pod gets them.
 pub(super) fn archives(part: &Part) -> Result<[Vec<u8>; 2], ExecutorError> {
-    let argument = |message: String| ExecutorError::Argument(message.into());
-    let archive = parcel::of_part(&part.folder);
-    let archive = archive
-        .map_err(|error| argument(format!("cannot read {}: {error}", part.folder.display())))?;
-    let Some(room) = MOST_PART.checked_sub(archive.len()) else {
-        let (block, bytes) = (part.block, archive.len());
-        return Err(argument(format!(
-            "block {block} takes {bytes} bytes, and a ConfigMap at most {MOST_PART}; give fewer cells at once"
-        )));
-    };
-    let files = pack(&sources(&part.runs), room);
-    let files = files.map_err(|error| match error.kind() {
-        io::ErrorKind::WriteZero => argument(format!(
-            "the mounts take more than the {room} bytes that a ConfigMap has room for, packed; mount a folder with less \
-             in it, such as the script's own, or bring it in the image"
-        )),
-        _ => argument(error.to_string()),
-    })?;
-    Ok([archive, files])
+    let packed = parcel::of_part(&part.folder).and_then(|own| {
+        let room = MOST_PART.checked_sub(own.len());
+        let room = room.ok_or(io::ErrorKind::WriteZero)?;
+        Ok([own, pack(&sources(&part.runs), room)?])
+    });
+    packed.map_err(|error| {
+        let mut message = format!("cannot pack block {}: {error}", part.block);
+        if error.kind() == io::ErrorKind::WriteZero {
+            message = format!(
+                "block {} takes more than {MOST_PART} bytes, packed, with its mounts, and a ConfigMap no more; mount a \
+                 folder with less in it, or bring it in the image; without mounts, give fewer cells at once",
+                part.block
+            );
+        }
+        ExecutorError::Argument(message.into())
+    })
 }
 
 /// The mounts of a run's container out of the volume `files`: a source as it is, or a copy of its
 /// own, which comes second as `NUMBER:NAME`.
-pub(super) fn mounts(step: &Step<'_>, sources: &[&Path]) -> (Vec<Value>, Vec<String>) {
+pub(super) fn mounts(run: &Due, sources: &[&Path]) -> (Vec<Value>, Vec<String>) {
     let (mut mounts, mut copies) = (Vec::new(), Vec::new());
-    let program = step.run.program.iter();
+    let program = run.program.iter();
     for (place, mount) in program.flat_map(|program| &program.mounts).enumerate() {
         let number = sources.iter().position(|source| *source == mount.source);
         let mut name = number.unwrap_or_default().to_string();
         if mount.is_scratch {
-            let copy = format!("{}-{place}", step.container);
+            let copy = format!("{}-{place}", name_of(run));
             copies.push(format!("{name}:{copy}"));
             name = copy;
         }
@@ -121,18 +118,14 @@ mod tests {
             program(&[(other, "/c", false)]),
         ];
         let due = |program: &Program| Due {
-            name: String::new(),
+            name: "0001-x".to_owned(),
             image: String::new(),
             program: Some(program.clone()),
         };
         let runs = programs.each_ref().map(due);
         let sources = sources(&runs);
         assert_eq!(sources, [one, other]);
-        let step = |run| Step {
-            container: "run-0001".to_owned(),
-            run,
-        };
-        let (found, copies) = mounts(&step(&runs[0]), &sources);
+        let (found, copies) = mounts(&runs[0], &sources);
         assert_eq!(copies, ["1:run-0001-1"]);
         let expected = [("/a", "0", true), ("/b", "run-0001-1", false)];
         for (mount, (target, name, is_kept)) in found.iter().zip(expected) {
@@ -140,7 +133,7 @@ mod tests {
             assert_eq!(mount["subPath"], name);
             assert_eq!(mount["readOnly"], is_kept);
         }
-        assert_eq!(mounts(&step(&runs[1]), &sources).0[0]["subPath"], "1");
+        assert_eq!(mounts(&runs[1], &sources).0[0]["subPath"], "1");
     }
 
     #[test]
