@@ -445,6 +445,7 @@ impl Cluster {
 #[ignore = "needs the cluster of `.ci/kubernetes`"]
 fn on_a_real_cluster() {
     let cluster = Cluster::find();
+    crate::pods::on_the_real_cluster(&cluster);
     let home = Home::new();
     // Two images in one Pod, on one GPU; a run that fails does not end its block.
     let running = cluster.bench(&home, "s", "b0-a=oom;*=sleep:4000", "gpus: 1");
@@ -488,8 +489,6 @@ fn on_a_real_cluster() {
     running.signal(Signal::INT);
     running.ends_with(3);
     assert_eq!(cluster.left(), "");
-
-    crate::pods::on_the_real_cluster(&cluster);
 
     for (name, profile, code, expected) in [
         (

@@ -14,11 +14,12 @@ use crate::{
 
 /// Written as users write it: it knows nothing of Torchgauge.
 const LOOP: &str = "
-import os, time
+import os, sys, time
 import torch
 print(sorted(name for name in os.environ if name.startswith(('KUBERNETES_', 'TORCHGAUGE_'))))
 print(os.environ['HOME'], os.environ['USER'], open('/proc/self/comm').read())
 rank = int(os.environ.get('RANK', 0))
+sys.stdout.flush()
 optimizer = torch.optim.SGD([torch.Parameter()])
 for _ in range(100000):
     time.sleep(0.01 * (1 + rank))
@@ -27,7 +28,7 @@ for _ in range(100000):
 
 /// The same, which also says where it is.
 const PLACE: &str = "
-import os, time
+import os, sys, time
 import torch
 print(os.getuid(), os.getcwd(), os.environ['PYTHONPATH'].endswith(':/opt/site'), os.listdir('/own'))
 for folder in ('/workspace', '/opt', '/own'):
@@ -36,6 +37,7 @@ for folder in ('/workspace', '/opt', '/own'):
         print('wrote', folder)
     except OSError as error:
         print(error)
+sys.stdout.flush()
 optimizer = torch.optim.SGD([torch.Parameter()])
 for _ in range(100000):
     time.sleep(float(os.environ['STEP']))
