@@ -16,9 +16,9 @@ use record::{
 use sha2::{Digest as _, Sha256};
 use strict_yaml::most_similar;
 
+use crate::executors::Executor;
 use crate::suite::{
-    DeviceKind, Launcher, Limits, MAX_BLOCKS, Program, ProgramMount, RANKS_AXIS, Scenario, Suite,
-    Work,
+    DeviceKind, Launcher, Limits, MAX_BLOCKS, Program, RANKS_AXIS, Scenario, Suite, Work,
 };
 
 #[derive(Debug, Clone)]
@@ -380,28 +380,12 @@ impl Plan {
         self.cells.iter().filter_map(|cell| cell.work.program())
     }
 
-    /// Refuses programs where an executor runs the built-in workload alone, and those whose files
-    /// are not there.
-    pub fn check_programs(&self, runs_programs: bool, executor: &str) -> Result<(), PlanError> {
-        let mut programs = self.programs().peekable();
-        if programs.peek().is_some() && !runs_programs {
-            return refused(format!(
-                "runs {executor} take no program; pass --engine container"
-            ));
-        }
-        for program in programs {
-            let missing = program.mounts.iter().find(|mount| !mount.source.exists());
-            if let Some(ProgramMount { source, target, .. }) = missing {
-                return refused(format!(
-                    "there is no {} to mount as {target}; expected a file or folder of this machine",
-                    source.display()
-                ));
-            }
-            if let Err(error) = program.secrets() {
-                return refused(error.to_string());
-            }
-        }
-        Ok(())
+    /// Refuses programs that an executor does not take.
+    pub fn check_programs(&self, executor: &dyn Executor) -> Result<(), PlanError> {
+        let taken = self
+            .programs()
+            .try_for_each(|program| executor.takes(program));
+        taken.or_else(refused)
     }
 
     /// Spreads the cells over these places, a GPU a rank unless they share one. Cells that are

@@ -15,7 +15,7 @@ use super::{
     nodes::Scheduler,
     order::{Execution, Order},
 };
-use crate::host::Host;
+use crate::{host::Host, suite::Program};
 
 /// Carries runs out, one at a time or several at once.
 pub trait Executor: Send + Sync {
@@ -34,9 +34,13 @@ pub trait Executor: Send + Sync {
         None
     }
 
-    /// Whether it runs programs of the user's, and not the built-in workload alone.
-    fn runs_programs(&self) -> bool {
-        false
+    /// Why it does not run this program of the user's; unless it says otherwise, it runs the built-in
+    /// workload alone.
+    ///
+    /// # Errors
+    /// With the next step.
+    fn takes(&self, _: &Program) -> Result<(), String> {
+        takes_none(&self.describe())
     }
 
     /// Most ranks that a run may have on such devices: one a GPU, and on the CPU one a core, of which
@@ -97,6 +101,12 @@ pub trait Executor: Send + Sync {
     fn clean_up(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
+}
+
+pub(super) fn takes_none(executor: &str) -> Result<(), String> {
+    Err(format!(
+        "runs {executor} take no program; pass --engine container"
+    ))
 }
 
 /// Before a run that the engine failed is attempted again.

@@ -3,18 +3,20 @@
 use std::{
     collections::HashMap,
     ffi::OsString,
+    fs::File,
     io,
     os::unix::{ffi::OsStrExt as _, process::ExitStatusExt as _},
     path::Path,
-    process::ExitStatus,
-    time::Instant,
+    process::{ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use procfs::process::{Process, all_processes};
 use record::Reason;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::{
-    process::Child,
+    process::{Child, Command},
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -29,6 +31,7 @@ use crate::{
     host::{Host, Target},
     log,
     outcome::End,
+    suite::Program,
 };
 
 /// Tells a run's processes whose they are, so that they can be found when the harness is gone.
@@ -57,8 +60,46 @@ fn processes() -> impl Iterator<Item = Process> {
 /// Members of a process group that are still there.
 fn members(group: u32) -> usize {
     let group = group.cast_signed();
-    let is_member = |process: &Process| process.stat().is_ok_and(|stat| stat.pgrp == group);
+    // In a container nobody waits for those whose parent is gone.
+    let is_member = |process: &Process| {
+        let stat = process.stat();
+        stat.is_ok_and(|stat| stat.pgrp == group && stat.state != 'Z')
+    };
     processes().filter(is_member).count()
+}
+
+/// How often a program that is still open for writing is started again, and how long after.
+const BUSY_ATTEMPTS: u32 = 20;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+/// Starts a command as the leader of a group of its own, with what it says in this log.
+pub(super) fn spawn(mut command: Command, log: &Path) -> io::Result<Child> {
+    let log = File::create(log)?;
+    command.stdin(Stdio::null()).stdout(log.try_clone()?);
+    command.stderr(log).process_group(0).kill_on_drop(true);
+    // Whoever wrote the program a moment ago may have it open still, or a process forked meanwhile.
+    for _ in 0..BUSY_ATTEMPTS {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
+                thread::sleep(BUSY_PAUSE);
+            }
+            ended => return ended,
+        }
+    }
+    command.spawn()
+}
+
+/// What of an order is not done that an engine would do, `by` whatever carries it out, but for limits
+/// that it `keeps`. `runs_as`: whose user everything is.
+pub(super) fn unapplied(order: &Order, by: &str, keeps: &[&str], runs_as: &str) -> Vec<String> {
+    let mut limits = order.cell.limits.of_containers();
+    limits.retain(|limit| !keeps.contains(limit));
+    let limits = limits.join(", ");
+    let limits = (!limits.is_empty()).then(|| format!("limits not applied {by}: {limits}"));
+    let program = order.cell.work.program();
+    let user = program.and_then(|program: &Program| program.file.user.as_ref());
+    let user = user.map(|user| format!("`user: {user}` not applied: {runs_as}"));
+    limits.into_iter().chain(user).collect()
 }
 
 /// Starts a run by `spawn`, watches it on this host to its end, and leaves nothing of it.

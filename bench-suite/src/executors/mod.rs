@@ -12,6 +12,7 @@ mod group;
 mod guard;
 mod images;
 mod kubernetes;
+pub mod mounts;
 mod nodes;
 mod oom_kills;
 mod order;

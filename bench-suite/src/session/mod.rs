@@ -28,7 +28,7 @@ pub use decide::{check_sides, options, until_decided};
 pub use difference::Difference;
 pub use error::SessionError;
 pub use folder::{check_folder, check_new_folder};
-pub use parts::{PARTS, Part};
+pub use parts::{Due, PARTS, Part};
 pub use progress::{Progress, Subscriber};
 
 use crate::{

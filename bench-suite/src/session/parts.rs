@@ -18,7 +18,10 @@ use super::{
     Difference, Session, SessionError, Totals, difference,
     runs::{AttemptLog, declare},
 };
-use crate::plan::{Plan, Run};
+use crate::{
+    plan::{Plan, Run},
+    suite::Program,
+};
 
 /// The folder of the parts, in that of their session.
 pub const PARTS: &str = "parts";
@@ -27,7 +30,7 @@ pub const PARTS: &str = "parts";
 const CLOCKS: Duration = Duration::from_secs(5);
 
 /// One block of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Part {
     /// The block, from 0.
     pub block: u32,
@@ -37,7 +40,16 @@ pub struct Part {
     /// The runs that may be still to do, in their order, each with its image's reference, or name
     /// where it has none: those that are open, and those that they are compared with, which run
     /// again on another node; all where none is open and the part was not closed.
-    pub runs: Vec<(String, String)>,
+    pub runs: Vec<Due>,
+}
+
+/// A run of a part.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Due {
+    pub name: String,
+    pub image: String,
+    /// The program of the user's that it runs, where it runs one.
+    pub program: Option<Program>,
 }
 
 impl Session {
@@ -97,7 +109,7 @@ impl Session {
     }
 
     /// The runs of a block that may be still to do after these records.
-    fn due(&self, block: u32, records: &[Record]) -> Vec<(String, String)> {
+    fn due(&self, block: u32, records: &[Record]) -> Vec<Due> {
         let (log, runs) = (AttemptLog::of(records), self.plan.block(block));
         let cell = |run: &Run| &self.plan.cells[run.cell].plan;
         let group = |run: &Run| (&cell(run).suite, &cell(run).scenario);
@@ -105,8 +117,12 @@ impl Session {
         let open: BTreeSet<_> = open.collect();
         let is_due = |run: &&Run| open.is_empty() || open.contains(&group(run));
         let due = runs.iter().filter(is_due);
-        due.map(|run| (run.name.clone(), self.reference(&cell(run).image)))
-            .collect()
+        let of = |run: &Run| Due {
+            name: run.name.clone(),
+            image: self.reference(&cell(run).image),
+            program: self.plan.cells[run.cell].work.program().cloned(),
+        };
+        due.map(of).collect()
     }
 
     fn reference(&self, image: &str) -> String {

@@ -116,6 +116,18 @@ impl Program {
             .or(file.map(|place| ("environment_files", place)))
     }
 
+    /// What of its files is not on this machine, or is not as it is to be.
+    pub(crate) fn check_files(&self) -> Result<(), String> {
+        let missing = self.mounts.iter().find(|mount| !mount.source.exists());
+        if let Some(ProgramMount { source, target, .. }) = missing {
+            return Err(format!(
+                "there is no {} to mount as {target}; expected a file or folder of this machine",
+                source.display()
+            ));
+        }
+        self.secrets().map(drop).map_err(|error| error.to_string())
+    }
+
     /// The variables of its files, a `NAME=VALUE` a line.
     ///
     /// # Errors

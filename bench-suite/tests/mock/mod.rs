@@ -22,6 +22,7 @@ use super::{
 use crate::{
     host::{self, Host, Samples, Target, Watch},
     outcome::End,
+    suite::Program,
 };
 
 /// No workload; its argument is the script.
@@ -115,8 +116,8 @@ impl Executor for Mock {
         &self.hosts
     }
 
-    fn runs_programs(&self) -> bool {
-        true
+    fn takes(&self, program: &Program) -> Result<(), String> {
+        program.check_files()
     }
 
     fn most_ranks(&self, _: Device) -> u32 {

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use bench_suite::executors::parcel;
+use bench_suite::executors::{mounts, parcel};
 use clap::{Args, Subcommand};
 
 use super::node::{self, NodeArgs};
@@ -13,11 +13,15 @@ use crate::{
 
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum PodCommand {
-    /// Put the part into the Pod's folder, and this program into one that is read-only for the others
+    /// Put the part into the Pod's folder, this program into one that is read-only for the others, and
+    /// what is mounted into a third, with the copies `NUMBER:NAME,…` of it
     Begin {
         parcel: PathBuf,
+        mounts: PathBuf,
         to: PathBuf,
         program: PathBuf,
+        files: PathBuf,
+        copies: String,
     },
     /// Carry out one run of the part and hand over what it recorded
     Run(RunArgs),
@@ -34,11 +38,16 @@ pub(crate) async fn run(command: &PodCommand, printer: &Printer) -> Result<()> {
     match command {
         PodCommand::Begin {
             parcel: from,
+            mounts: packed,
             to,
             program,
+            files,
+            copies,
         } => {
             let archive = fs::read(from).map_err(reading(from))?;
             parcel::unpack_part(&archive, &to.join("part")).map_err(Error::Trouble)?;
+            let packed = fs::read(packed).map_err(reading(packed))?;
+            mounts::unpack(&packed, files, copies).map_err(Error::Trouble)?;
             let locks = to.join("locks");
             fs::create_dir_all(&locks).map_err(writing(&locks))?;
             let (own, copy) = (PathBuf::from("/proc/self/exe"), program.join("torchgauge"));

@@ -51,6 +51,9 @@ pub(crate) fn make_image(name: &str, torch: &str, settings: &[&str]) {
     let modules = modules.map(|entry| entry.unwrap().path().display().to_string());
     let mut linked: Vec<String> = modules.collect();
     linked.push(python.clone());
+    // What a Rust program needs that is to run in it.
+    let own = std::env::current_exe().unwrap();
+    linked.push(own.display().to_string());
     let linked: Vec<&str> = linked.iter().map(String::as_str).collect();
     for line in lines(&run("ldd", &linked)) {
         let mut words = line.split_whitespace().filter(|word| word.starts_with('/'));

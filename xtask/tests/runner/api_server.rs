@@ -95,6 +95,11 @@ impl ApiServer {
         self.world().jobs.values().cloned().collect()
     }
 
+    /// How many Jobs there ever were.
+    pub(crate) fn count(&self) -> u32 {
+        self.world().count
+    }
+
     /// Whether every Pod came to its end.
     pub(crate) fn has_ended(&self) -> bool {
         let world = self.world();
@@ -254,17 +259,17 @@ impl ApiServer {
             show(&status);
             return;
         }
-        let archive = loop {
+        let map = loop {
             if let Some(map) = self.world().maps.get(name) {
-                let text = map["binaryData"]["part.tar.gz"]
-                    .as_str()
-                    .expect("the part")
-                    .to_owned();
-                break BASE64_STANDARD.decode(text).expect("base64");
+                break map["binaryData"].clone();
             }
             thread::sleep(Duration::from_millis(20));
         };
-        fs::write(folder.join("part.tar.gz"), archive).expect("the part is written");
+        for (name, content) in map.as_object().expect("files") {
+            let content = BASE64_STANDARD.decode(text(content)).expect("base64");
+            fs::write(folder.join(name), content).expect("the part is written");
+        }
+        fs::create_dir(folder.join("files")).expect("a volume");
         let containers = spec["initContainers"].as_array().into_iter().flatten();
         for container in containers.chain(spec["containers"].as_array().into_iter().flatten()) {
             let state = |state: Value| {
@@ -309,11 +314,22 @@ impl ApiServer {
         let here = folder.display().to_string();
         let local = |word: &Value| {
             let word = text(word);
+            if word == "/files" {
+                return format!("{here}{word}");
+            }
             word.replace("/program", &here)
                 .replace("/torchgauge", &here)
                 .replace("/part/", &format!("{here}/"))
         };
         let words = container["command"].as_array().expect("a command");
+        let mounts = container["volumeMounts"].as_array().into_iter().flatten();
+        for mount in mounts.filter(|mount| !mount["subPath"].is_null()) {
+            let target = text(&mount["mountPath"]);
+            assert!(target.starts_with("/tmp"), "{target} is this machine's");
+            let _ = fs::remove_file(&target);
+            let source = folder.join("files").join(text(&mount["subPath"]));
+            std::os::unix::fs::symlink(source, target).expect("a mount");
+        }
         let log = folder.join(text(&container["name"]));
         let output = fs::File::create(&log).expect("a log");
         let mut command = Command::new(env!("CARGO_BIN_EXE_torchgauge"));
@@ -321,6 +337,7 @@ impl ApiServer {
             .args(words[1..].iter().map(local))
             // A Pod has no checkout.
             .env_remove("CARGO_MANIFEST_DIR")
+            .env("KUBERNETES_PORT", "of the kubelet's")
             .current_dir(folder);
         for variable in container["env"].as_array().into_iter().flatten() {
             let value = if variable["value"].is_null() {

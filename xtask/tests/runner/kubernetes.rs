@@ -16,11 +16,12 @@ use serde_json::json;
 
 use crate::{
     api_server::{ApiServer, Faults},
+    python_image::{lines, run},
     support::{Home, Running, until},
 };
 
 /// Images of the tests' own cluster.
-const IMAGES: [&str; 2] = [
+pub(crate) const IMAGES: [&str; 2] = [
     "r.example/team/a@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     "r.example/team/b@sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",
 ];
@@ -318,7 +319,7 @@ fn what_fails_for_a_while_loses_nothing() {
 }
 
 /// The real cluster.
-struct Cluster {
+pub(crate) struct Cluster {
     folder: PathBuf,
     /// `torchgauge` in an image, and two without it.
     program: String,
@@ -370,12 +371,27 @@ impl Cluster {
         home.on_kubernetes(name, &self.config(), (script, &profile), &images)
     }
 
-    fn config(&self) -> PathBuf {
+    pub(crate) fn config(&self) -> PathBuf {
         self.folder.join("kubeconfig")
     }
 
+    pub(crate) fn profile(&self) -> String {
+        format!("version: 1\nprogram: {}\n", self.program)
+    }
+
+    /// Has its registry have an image of this machine's engine; by its digest.
+    pub(crate) fn push(&self, tag: &str) -> String {
+        let script = format!(
+            "set -e; docker save {tag} | docker -H unix://{socket}/docker.sock load >/dev/null; docker rmi {tag} >/dev/null\n\
+             docker() {{ command docker -H unix://{socket}/docker.sock \"$@\"; }}\n\
+             docker push -q {tag} >/dev/null; docker inspect -f '{{{{index .RepoDigests 0}}}}' {tag}",
+            socket = self.folder.display()
+        );
+        lines(&run("bash", &["-c", &script])).remove(0)
+    }
+
     /// What of all sessions is there.
-    fn left(&self) -> String {
+    pub(crate) fn left(&self) -> String {
         self.kubectl(&[
             "get",
             "jobs,pods,configmaps",
@@ -429,6 +445,7 @@ impl Cluster {
 #[ignore = "needs the cluster of `.ci/kubernetes`"]
 fn on_a_real_cluster() {
     let cluster = Cluster::find();
+    crate::pods::on_the_real_cluster(&cluster);
     let home = Home::new();
     // Two images in one Pod, on one GPU; a run that fails does not end its block.
     let running = cluster.bench(&home, "s", "b0-a=oom;*=sleep:4000", "gpus: 1");

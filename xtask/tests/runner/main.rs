@@ -15,6 +15,7 @@ mod interruptions;
 mod kubernetes;
 mod links;
 mod nodes;
+mod pods;
 #[path = "../common/python.rs"]
 mod python_image;
 mod refusals;

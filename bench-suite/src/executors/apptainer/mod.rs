@@ -1,24 +1,18 @@
 //! Runs in containers of Apptainer's, where there is no engine: the same images and programs.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    io,
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
 use engine::{Apptainer, ImageFacts, Network, Store};
 use futures_util::future::BoxFuture;
 use protocol::Device;
 use record::{EngineFacts, Isolation, Place, Reason, Stage};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Execution, Executor, ExecutorError, Finding, ImageSource, Order, Prepared, Registration,
     container::{ContainerImage, spec},
-    group::{FOLDER_VARIABLE, follow},
+    group::{self, FOLDER_VARIABLE, follow},
     order::{no_files, no_image},
 };
 use crate::{
@@ -93,7 +87,7 @@ impl InApptainer {
         let end = match self.command(order, &mut execution) {
             Ok(command) => {
                 let host = self.hosts[0].as_ref();
-                let spawn = || spawn(command, &order.log);
+                let spawn = || group::spawn(command, &order.log);
                 let end = follow(order, host, &mut execution, cancel, spawn).await;
                 let cannot = |error| {
                     let message = format!("cannot start `apptainer`: {error}");
@@ -127,34 +121,12 @@ impl InApptainer {
     }
 }
 
-fn spawn(mut command: Command, log: &Path) -> io::Result<Child> {
-    let log = File::create(log)?;
-    command.stdout(log.try_clone()?).stderr(log);
-    command.process_group(0).kill_on_drop(true).spawn()
-}
-
 /// What of an order Apptainer does not do.
 fn unapplied(order: &Order, apptainer: &Apptainer) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let mut limits = order.cell.limits.of_containers();
-    // That one it does.
-    limits.retain(|limit| *limit != "ipc");
-    if !limits.is_empty() {
-        warnings.push(format!(
-            "limits not applied by Apptainer: {}",
-            limits.join(", ")
-        ));
-    }
-    let program = order
-        .cell
-        .work
-        .program()
-        .map(|program: &Program| &program.file);
-    if let Some(user) = program.and_then(|program| program.user.as_ref()) {
-        warnings.push(format!(
-            "`user: {user}` not applied: Apptainer runs everything as who calls it"
-        ));
-    }
+    // Whose shared memory a run sees it does say.
+    let runs_as = "Apptainer runs everything as who calls it";
+    let mut warnings = group::unapplied(order, "by Apptainer", &["ipc"], runs_as);
+    let program = order.cell.work.program().map(|program| &program.file);
     let wants_none = program.is_none_or(|program| program.network == Network::None);
     if wants_none && !apptainer.takes_network {
         warnings.push("the run kept the network: Apptainer may not take it here".to_owned());
@@ -207,8 +179,8 @@ impl Executor for InApptainer {
         Some(Store::Apptainer(&self.apptainer))
     }
 
-    fn runs_programs(&self) -> bool {
-        true
+    fn takes(&self, program: &Program) -> Result<(), String> {
+        program.check_files()
     }
 
     fn describe(&self) -> String {

@@ -32,6 +32,7 @@ use super::{
 use crate::{
     host::{self, Host, Samples, Target},
     outcome::End,
+    suite::Program,
 };
 use end::{not_executed, not_started, told_nothing};
 
@@ -93,6 +94,7 @@ impl From<engine::Error> for ExecutorError {
 }
 
 /// Where a container finds what it is to do, and writes what it did.
+const FOLDER: &str = "/run/torchgauge";
 const RUN_FILE: &str = "/run/torchgauge/run.json";
 const RESULTS_FILE: &str = "/run/torchgauge/events.ndjson";
 /// Beside it, as [`protocol::SNAPSHOT_FILE`].
@@ -260,8 +262,8 @@ impl Executor for Container {
         Some(Store::Engine(&self.engine))
     }
 
-    fn runs_programs(&self) -> bool {
-        true
+    fn takes(&self, program: &Program) -> Result<(), String> {
+        program.check_files()
     }
 
     fn describe(&self) -> String {

@@ -3,24 +3,24 @@
 use std::{
     collections::BTreeMap,
     fs, io,
-    os::unix::fs::{PermissionsExt as _, symlink},
-    path::Path,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use engine::{ContainerSpec, Exit, ImageFacts, User};
 use protocol::{EVENTS_VARIABLE, RUN_VARIABLE};
-use record::SessionFolder;
 
-use super::{RESULTS_FILE, RUN_FILE, spec::mount};
+use super::{FOLDER, spec::mount};
 use crate::{
-    executors::Order,
+    executors::{Order, mounts::copy_to, order},
     hook,
     suite::{Network, Program},
 };
 
-/// Where a container finds the hook.
+/// Where a container finds the hook, and where that lies in the run's folder.
 const HOOK_FOLDER: &str = "/run/torchgauge/python";
+const HOOK: &str = "python";
 /// Between two looks at what a program reported.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a program that has reported all may take to end by itself, and then by SIGTERM.
@@ -41,13 +41,8 @@ pub(super) fn change(
     order: &Order,
     image: &ImageFacts,
 ) -> io::Result<ContainerSpec> {
-    if order.launches_ranks() {
-        let (folder, events) = (Path::new(HOOK_FOLDER), Path::new(RESULTS_FILE));
-        let command = hook::of_ranks(folder, events, order.ranks(), &program.file.command);
-        start(&mut spec, &command);
-    } else {
-        start(&mut spec, &program.file.command);
-    }
+    let folder = Path::new(FOLDER);
+    start(&mut spec, &command(folder, program, order));
     spec.user = match &program.file.user {
         Some(user) => User::Named(user.clone()),
         None => User::OfImage,
@@ -58,15 +53,18 @@ pub(super) fn change(
     // Triton and torch.compile load what they compiled from there.
     spec.is_tmp_executable = true;
     spec.shadowed.clone_from(&image.volumes);
-    set_environment(&mut spec.environment, program, order, image)?;
+    // A home that can be written to, where the image's own cannot.
+    if program.file.writable && !order.environment.contains_key("HOME") {
+        spec.environment.remove("HOME");
+        spec.environment.remove("XDG_CACHE_HOME");
+    }
+    set_environment(&mut spec.environment, folder, program, &image.environment)?;
     if program.file.network == Network::None {
         name_host(&mut spec, order)?;
     }
     if program.file.hook || order.launches_ranks() {
-        mount_hook(&mut spec, order)?;
-    }
-    if program.file.hook {
-        add_hook(&mut spec.environment, image);
+        let hook = write_hook(order)?;
+        spec.mounts.push(mount(hook, HOOK_FOLDER, true));
     }
     for (number, wanted) in program.mounts.iter().enumerate() {
         let mut source = wanted.source.clone();
@@ -89,26 +87,45 @@ fn start(spec: &mut ContainerSpec, command: &[String]) {
     }
 }
 
-fn set_environment(
-    environment: &mut BTreeMap<String, String>,
+/// What is started: the program's command, or what starts it once for each rank. `folder`: where the
+/// program finds what it is to do, and writes what it did.
+pub(in crate::executors) fn command(
+    folder: &Path,
     program: &Program,
     order: &Order,
-    image: &ImageFacts,
-) -> io::Result<()> {
-    // A home that can be written to, where the image's own cannot.
-    if program.file.writable && !order.environment.contains_key("HOME") {
-        environment.remove("HOME");
-        environment.remove("XDG_CACHE_HOME");
+) -> Vec<String> {
+    let own = &program.file.command;
+    if order.launches_ranks() {
+        let (hook, results) = (folder.join(HOOK), folder.join(order::RESULTS_FILE));
+        return hook::of_ranks(&hook, &results, order.ranks(), own);
     }
+    own.clone()
+}
+
+/// Adds the program's variables to those that go over what its image declares.
+pub(in crate::executors) fn set_environment(
+    environment: &mut BTreeMap<String, String>,
+    folder: &Path,
+    program: &Program,
+    declared: &BTreeMap<String, String>,
+) -> io::Result<()> {
     // Where the image has no line for the user's number, Python's getpass finds no name otherwise, and
     // with it neither does torch.compile.
-    if !image.environment.contains_key("USER") {
+    if !declared.contains_key("USER") {
         let user = environment.entry("USER".to_owned());
         user.or_insert_with(|| "torchgauge".to_owned());
     }
     environment.extend(program.secrets()?);
-    environment.insert(EVENTS_VARIABLE.to_owned(), RESULTS_FILE.to_owned());
-    environment.insert(RUN_VARIABLE.to_owned(), RUN_FILE.to_owned());
+    let path = |name: &str| folder.join(name).display().to_string();
+    environment.insert(EVENTS_VARIABLE.to_owned(), path(order::RESULTS_FILE));
+    environment.insert(RUN_VARIABLE.to_owned(), path(order::RUN_FILE));
+    if program.file.hook {
+        // First on the path that Python looks for modules on.
+        const VARIABLE: &str = "PYTHONPATH";
+        let before = environment.get(VARIABLE).or(declared.get(VARIABLE));
+        let all = hook::python_path(path(HOOK).into(), before.map(Into::into));
+        environment.insert(VARIABLE.to_owned(), all.to_string_lossy().into_owned());
+    }
     Ok(())
 }
 
@@ -125,53 +142,12 @@ fn name_host(spec: &mut ContainerSpec, order: &Order) -> io::Result<()> {
     Ok(())
 }
 
-fn mount_hook(spec: &mut ContainerSpec, order: &Order) -> io::Result<()> {
-    let folder = order.folder.join("python");
+/// The hook's files in the run's folder.
+pub(in crate::executors) fn write_hook(order: &Order) -> io::Result<PathBuf> {
+    let folder = order.folder.join(HOOK);
     fs::create_dir(&folder)?;
     hook::write(&folder)?;
-    spec.mounts.push(mount(folder, HOOK_FOLDER, true));
-    Ok(())
-}
-
-/// Puts the hook's folder first on the path that Python looks for modules on.
-fn add_hook(environment: &mut BTreeMap<String, String>, image: &ImageFacts) {
-    const VARIABLE: &str = "PYTHONPATH";
-    let before = environment
-        .get(VARIABLE)
-        .or(image.environment.get(VARIABLE));
-    let path = hook::python_path(HOOK_FOLDER.into(), before.map(Into::into));
-    let path = path.to_string_lossy().into_owned();
-    environment.insert(VARIABLE.to_owned(), path);
-}
-
-/// A copy that everybody may write to: who the container's user is, only its image knows. Sessions
-/// are left out, for the one under way, whose folder the copy is in, may lie below the source.
-fn copy_to(source: &Path, target: &Path) -> io::Result<()> {
-    let at = |error: io::Error| {
-        let words = format!("copying {}: {error}", source.display());
-        io::Error::new(error.kind(), words)
-    };
-    let facts = fs::symlink_metadata(source).map_err(at)?;
-    if facts.is_symlink() {
-        return symlink(fs::read_link(source).map_err(at)?, target).map_err(at);
-    }
-    if facts.is_dir() {
-        fs::create_dir(target).map_err(at)?;
-        for entry in fs::read_dir(source).map_err(at)? {
-            let entry = entry.map_err(at)?;
-            let path = entry.path();
-            if !path.join(SessionFolder::SESSION).exists() {
-                copy_to(&path, &target.join(entry.file_name()))?;
-            }
-        }
-    } else if facts.is_file() {
-        fs::copy(source, target).map_err(at)?;
-    } else {
-        let words = "it is no file, folder or link";
-        return Err(at(io::Error::new(io::ErrorKind::InvalidInput, words)));
-    }
-    let mode = facts.permissions().mode() | if facts.is_dir() { 0o777 } else { 0o666 };
-    fs::set_permissions(target, fs::Permissions::from_mode(mode)).map_err(at)
+    Ok(folder)
 }
 
 /// Comes back when the run is over by what its program reported; never where it is to end by itself.
@@ -234,31 +210,5 @@ mod tests {
             start(&mut spec, &command);
             assert_eq!((spec.entrypoint, &spec.command[..]), expected);
         }
-    }
-
-    #[test]
-    fn a_copy_is_the_whole_tree_and_everybody_s_to_write() {
-        let home = tempfile::tempdir().unwrap();
-        let source = home.path().join("src");
-        fs::create_dir_all(source.join("a")).unwrap();
-        fs::write(source.join("a/run.sh"), "x").unwrap();
-        fs::set_permissions(source.join("a/run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
-        symlink("a/run.sh", source.join("link")).unwrap();
-        let target = home.path().join("copy");
-        copy_to(&source, &target).unwrap();
-        let mode = |path: &str| {
-            fs::metadata(target.join(path))
-                .unwrap()
-                .permissions()
-                .mode()
-                & 0o777
-        };
-        assert_eq!((mode("a"), mode("a/run.sh")), (0o777, 0o777));
-        assert_eq!(
-            fs::read_link(target.join("link")).unwrap(),
-            Path::new("a/run.sh")
-        );
-        let error = copy_to(&home.path().join("none"), &target.join("x")).unwrap_err();
-        assert!(error.to_string().contains("copying"), "{error}");
     }
 }

@@ -3,18 +3,24 @@
 use k8s_openapi::{ByteString, api::batch::v1::Job, api::core::v1::ConfigMap};
 use serde_json::{Value, json};
 
-use super::{IMAGE_VARIABLE, profile::Profile};
-use crate::host::{LOCKS_VARIABLE, NAME_VARIABLE};
+use super::{IMAGE_VARIABLE, profile::Profile, program};
+use crate::{
+    host::{LOCKS_VARIABLE, NAME_VARIABLE},
+    session::Due,
+};
 
 /// Says which session a Job and its Pod are of, and which block.
 pub(super) const SESSION: &str = "torchgauge/session";
 pub(super) const BLOCK: &str = "torchgauge/block";
 /// The part, in every container.
-const HOME: &str = "/torchgauge";
+pub(super) const HOME: &str = "/torchgauge";
 /// The program, which no image may write.
-const PROGRAM: &str = "/program";
-/// Where the part comes in, and its file.
-const PARCEL: (&str, &str) = ("/part", "part.tar.gz");
+pub(super) const PROGRAM: &str = "/program";
+/// Where the part comes in, with its file and that of the mounts.
+const PARCEL: &str = "/part";
+const ARCHIVES: [&str; 2] = ["part.tar.gz", "files.tar.gz"];
+/// The files that are mounted, in the container that fills them.
+const FILES: &str = "/files";
 /// Nobody's on any distribution.
 const USER: u32 = 65532;
 /// How long a run that is told to end may take to clean up.
@@ -22,17 +28,15 @@ const GRACE_SECONDS: u32 = 60;
 /// Results of a session that nobody came back for go after a week.
 const KEPT_SECONDS: u32 = 7 * 24 * 3600;
 
-/// A run: its container, its name, and the reference of its image.
-pub(super) struct Step {
-    pub(super) container: String,
-    pub(super) run: String,
-    pub(super) image: String,
+/// The container of a run.
+pub(super) fn name_of(run: &Due) -> String {
+    format!("run-{}", run.name.split('-').next().unwrap_or_default())
 }
 
 pub(super) fn job(
     name: &str,
     (session, block): (&str, u32),
-    steps: &[Step],
+    runs: &[Due],
     profile: &Profile,
 ) -> Result<Job, serde_json::Error> {
     let mut labels = json!(profile.labels);
@@ -42,23 +46,22 @@ pub(super) fn job(
     if let Some(queue) = &profile.queue {
         of_job["kueue.x-k8s.io/queue-name"] = queue.as_str().into();
     }
-    let begin = json!({
-        "name": "program",
-        "image": profile.program,
-        "command": ["torchgauge", "pod", "begin", format!("{}/{}", PARCEL.0, PARCEL.1), HOME, PROGRAM],
-        "volumeMounts": mounts(&[("home", HOME), ("program", PROGRAM), ("part", PARCEL.0)]),
-        "resources": resources(profile, false),
-        "securityContext": confined(),
-    });
-    let mut containers: Vec<Value> = steps.iter().map(|step| container(step, profile)).collect();
+    let sources = program::sources(runs);
+    let (mut containers, mut copies) = (Vec::new(), Vec::new());
+    for run in runs {
+        let (files, own) = program::mounts(run, &sources);
+        containers.push(container(run, files, profile));
+        copies.extend(own);
+    }
     let last = containers.pop();
-    containers.insert(0, begin);
+    containers.insert(0, begin(&copies, profile));
     let mut volumes = vec![
         json!({"name": "home", "emptyDir": {}}),
         json!({"name": "program", "emptyDir": {}}),
+        json!({"name": "files", "emptyDir": {}}),
         json!({"name": "part", "configMap": {"name": name}}),
     ];
-    for Step { container, .. } in steps {
+    for container in runs.iter().map(name_of) {
         volumes.push(json!({"name": format!("tmp-{container}"), "emptyDir": {}}));
         let memory = json!({"medium": "Memory"});
         volumes.push(json!({"name": format!("shm-{container}"), "emptyDir": memory}));
@@ -103,6 +106,25 @@ pub(super) fn job(
     }))
 }
 
+/// What lays out the part, the program, and what is mounted, before any run.
+fn begin(copies: &[String], profile: &Profile) -> Value {
+    let all = [
+        ("home", HOME),
+        ("program", PROGRAM),
+        ("part", PARCEL),
+        ("files", FILES),
+    ];
+    let [part, files] = ARCHIVES.map(|name| format!("{PARCEL}/{name}"));
+    json!({
+        "name": "program",
+        "image": profile.program,
+        "command": ["torchgauge", "pod", "begin", part, files, HOME, PROGRAM, FILES, copies.join(",")],
+        "volumeMounts": mounts(&all),
+        "resources": resources(profile, false),
+        "securityContext": confined(),
+    })
+}
+
 /// One block at a time on the CPUs of a node; of a GPU, the kubelet sees to that.
 fn affinity(profile: &Profile) -> Value {
     if profile.all_gpus() > 0 {
@@ -115,21 +137,25 @@ fn affinity(profile: &Profile) -> Value {
     }]}})
 }
 
-fn container(step: &Step, profile: &Profile) -> Value {
-    let program = format!("{PROGRAM}/torchgauge");
-    let [tmp, shm] = ["tmp", "shm"].map(|name| format!("{name}-{}", step.container));
+fn container(run: &Due, files: Vec<Value>, profile: &Profile) -> Value {
+    // Without a word about it, the folder is the image's own.
+    let program = run.program.as_ref();
+    let folder = program.map_or(Some(HOME), |program| program.file.workdir.as_deref());
+    let [tmp, shm] = ["tmp", "shm"].map(|name| format!("{name}-{}", name_of(run)));
     let mut mounts = mounts(&[("home", HOME), (&tmp, "/tmp"), (&shm, "/dev/shm")]);
     mounts.push(json!({"name": "program", "mountPath": PROGRAM, "readOnly": true}));
+    mounts.extend(files);
     json!({
-        "name": step.container,
-        "image": step.image,
-        "command": [program, "pod", "run", format!("{HOME}/part"), step.run],
-        "workingDir": HOME,
+        "name": name_of(run),
+        "image": run.image,
+        "command": [format!("{PROGRAM}/torchgauge"), "pod", "run", format!("{HOME}/part"), run.name],
+        "workingDir": folder,
         "env": [
             {"name": NAME_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-            {"name": IMAGE_VARIABLE, "value": step.image},
+            {"name": IMAGE_VARIABLE, "value": run.image},
             {"name": LOCKS_VARIABLE, "value": format!("{HOME}/locks")},
             {"name": "HOME", "value": "/tmp"},
+            {"name": "XDG_CACHE_HOME", "value": "/tmp/.cache"},
         ],
         "volumeMounts": mounts,
         "resources": resources(profile, true),
@@ -156,9 +182,10 @@ fn confined() -> Value {
     })
 }
 
-/// The part on its way in; it goes with its Job.
-pub(super) fn config_map(of: &Job, archive: Vec<u8>) -> ConfigMap {
+/// The part and the mounts on their way in; they go with their Job.
+pub(super) fn config_map(of: &Job, archives: [Vec<u8>; 2]) -> ConfigMap {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+    let named = ARCHIVES.map(str::to_owned).into_iter();
     let owner = OwnerReference {
         api_version: "batch/v1".to_owned(),
         kind: "Job".to_owned(),
@@ -173,7 +200,7 @@ pub(super) fn config_map(of: &Job, archive: Vec<u8>) -> ConfigMap {
             owner_references: Some(vec![owner]),
             ..ObjectMeta::default()
         },
-        binary_data: Some([(PARCEL.1.to_owned(), ByteString(archive))].into()),
+        binary_data: Some(named.zip(archives.map(ByteString)).collect()),
         ..ConfigMap::default()
     }
 }

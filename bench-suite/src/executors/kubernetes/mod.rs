@@ -8,6 +8,7 @@ mod block;
 mod job;
 pub mod parcel;
 mod profile;
+mod program;
 mod state;
 
 use std::{
@@ -36,9 +37,11 @@ use super::{
     Executor, ExecutorError, Finding, Registration,
     nodes::{self, CLEAN_UP, Nodes, PAUSES, SILENCE, Scheduler},
 };
-use crate::session::Part;
+use crate::{
+    session::{Due, Part},
+    suite::Program,
+};
 use block::{Block, job_of};
-use job::Step;
 use profile::Profile;
 use state::{refused, unavailable};
 
@@ -58,8 +61,6 @@ pub(super) const REGISTRATION: Registration = Registration {
     sweep: |_| 0,
 };
 
-/// The most that a `ConfigMap` may hold.
-const MOST_PART: usize = 1 << 20;
 async fn open(file: String) -> Result<Box<dyn Executor>, ExecutorError> {
     if file.is_empty() {
         let message = "kubernetes needs a profile, a YAML file with at least `version: 1` and `program`: \
@@ -168,46 +169,31 @@ impl Cluster {
     /// Makes a Job for a part; its name.
     async fn submit(&self, session: &str, part: &Part) -> Result<String, ExecutorError> {
         let argument = |message: String| ExecutorError::Argument(message.into());
-        let step = |(run, image): &(String, String)| {
-            if !image.contains("@sha256:") {
-                return Err(argument(format!(
-                    "the image {image} is not what every node would pull as the same; expected \
-                     REGISTRY/REPOSITORY@sha256:DIGEST, as `images push` prints it"
-                )));
-            }
-            Ok(Step {
-                container: format!("run-{}", run.split('-').next().unwrap_or_default()),
-                run: run.clone(),
-                image: image.clone(),
-            })
-        };
-        let steps: Result<Vec<Step>, ExecutorError> = part.runs.iter().map(step).collect();
+        if let Some(Due { image, .. }) =
+            part.runs.iter().find(|run| !run.image.contains("@sha256:"))
+        {
+            return Err(argument(format!(
+                "the image {image} is not what every node would pull as the same; expected \
+                 REGISTRY/REPOSITORY@sha256:DIGEST, as `images push` prints it"
+            )));
+        }
+        let archives = program::archives(part)?;
         // Of its own: what is left of an earlier Job of this block may still be going.
         let now = jiff::Timestamp::now().as_second();
         let name = format!("torchgauge-{session}-{:03}-{now:x}", part.block);
-        let job = job::job(&name, (session, part.block), &steps?, &self.profile);
+        let of = (session, part.block);
+        let job = job::job(&name, of, &part.runs, &self.profile);
         let job = job.map_err(|error| argument(format!("profile {}: {error}", self.file)))?;
         let made = self.jobs().create(&PostParams::default(), &job).await;
         let job = made.map_err(|error| refused(&error, &self.file))?;
-        self.hand_over(&job, part).await?;
+        self.hand_over(&job, archives).await?;
         Ok(name)
     }
 
     /// Gives a Job its part, unless it has it: a submitter may have died in between.
-    async fn hand_over(&self, job: &Job, part: &Part) -> Result<(), ExecutorError> {
-        let archive = parcel::of_part(&part.folder).map_err(|error| {
-            let message = format!("cannot read {}: {error}", part.folder.display());
-            ExecutorError::Argument(message.into())
-        })?;
-        if archive.len() > MOST_PART {
-            let (block, bytes) = (part.block, archive.len());
-            let message = format!(
-                "block {block} takes {bytes} bytes, and a ConfigMap at most {MOST_PART}; give fewer cells at once"
-            );
-            return Err(ExecutorError::Argument(message.into()));
-        }
+    async fn hand_over(&self, job: &Job, archives: [Vec<u8>; 2]) -> Result<(), ExecutorError> {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
-        let map = job::config_map(job, archive);
+        let map = job::config_map(job, archives);
         match maps.create(&PostParams::default(), &map).await {
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
             made => made.map(drop).map_err(|error| refused(&error, &self.file)),
@@ -267,7 +253,7 @@ impl Cluster {
                 let mut block = Block::of(job.name_any());
                 if self.look(&known, &mut block, part, tell).await.is_none() {
                     self.has_found.store(true, Ordering::Relaxed);
-                    self.hand_over(job, part).await?;
+                    self.hand_over(job, program::archives(part)?).await?;
                     open.insert(part.block, block);
                 } else {
                     let ended = self.delete(&block.job).await;
@@ -379,6 +365,10 @@ impl Scheduler for Cluster {
             }
             ended
         })
+    }
+
+    fn takes(&self, program: &Program) -> Result<(), String> {
+        program::takes(program)
     }
 
     fn by_hand(&self, _: &Path) -> Option<String> {

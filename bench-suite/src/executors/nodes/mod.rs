@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Choice, Execution, Executor, ExecutorError, ImageSource, Order, Prepared, Registration,
+    executor::takes_none,
 };
-use crate::{host::Host, outcome::End, session::Part};
+use crate::{host::Host, outcome::End, session::Part, suite::Program};
 
 /// The argument is the engine of the nodes.
 pub(super) const REGISTRATION: Registration = Registration {
@@ -76,6 +77,12 @@ pub trait Scheduler: Send + Sync {
         tell: &'a mut (dyn FnMut(&str) + Send),
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<(), ExecutorError>>;
+
+    /// Why no processes on its nodes run this program, with the next step; unless it says otherwise,
+    /// they run none.
+    fn takes(&self, _: &Program) -> Result<(), String> {
+        takes_none("as plain processes on nodes")
+    }
 
     /// What is to be done with a part that nothing carries out; `None` where it can be begun anew.
     fn by_hand(&self, part: &Path) -> Option<String>;
@@ -150,8 +157,11 @@ impl Executor for Nodes {
     }
 
     /// Of other engines than processes, the nodes say.
-    fn runs_programs(&self) -> bool {
-        self.engine != super::process::REGISTRATION.word
+    fn takes(&self, program: &Program) -> Result<(), String> {
+        if self.engine == super::process::REGISTRATION.word {
+            return self.scheduler.takes(program);
+        }
+        program.check_files()
     }
 
     fn most_ranks(&self, _: Device) -> u32 {

@@ -4,23 +4,22 @@ use std::{
     collections::BTreeMap,
     env,
     ffi::{OsStr, OsString},
-    fs::{self, File},
-    io,
-    process::Stdio,
+    fs, io,
     sync::Arc,
-    thread,
-    time::Duration,
 };
 
+use engine::Network;
 use futures_util::future::BoxFuture;
 use protocol::Axis;
 use record::{Isolation, Place, Reason, Stage};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Execution, Executor, ExecutorError, ImageSource, KERNEL_CACHE, LocalRuntime, Order, Prepared,
-    Registration,
+    Execution, Executor, ExecutorError, IMAGE_VARIABLE, ImageSource, KERNEL_CACHE, LocalRuntime,
+    Order, Prepared, Registration,
+    container::program,
+    executor::takes_none,
     group::{self, follow},
     order::{RESULTS_FILE, RUN_FILE, no_files, no_image},
 };
@@ -30,6 +29,7 @@ use crate::{
         local::{self, LIBRARY_VARIABLE},
     },
     outcome::End,
+    suite::Program,
 };
 
 pub(super) const REGISTRATION: Registration = Registration {
@@ -56,10 +56,6 @@ pub struct Process {
     runtimes: BTreeMap<String, LocalRuntime>,
 }
 
-/// How often a program that is still open for writing is started again, and how long after.
-const BUSY_ATTEMPTS: u32 = 20;
-const BUSY_PAUSE: Duration = Duration::from_millis(10);
-
 /// What a container would have separated.
 const MISSING: [&str; 8] = [
     "file system",
@@ -71,6 +67,10 @@ const MISSING: [&str; 8] = [
     "/dev/shm of its own",
     "user and capabilities",
 ];
+
+/// What to do where a Pod's image does not have what is to be started.
+const NEXT_IN_POD: &str = "; give a program's whole command, for a Pod passes the image's entry point \
+                           by; the built-in workload is in images that `images build` made";
 
 /// What of it each run's container of a Pod does not separate either.
 const MISSING_IN_POD: [&str; 4] = [
@@ -93,14 +93,18 @@ impl Process {
         let Some(runtime) = self.runtimes.get(&order.cell.plan.image) else {
             return execution.ended(no_image(&order.cell.plan.image));
         };
-        if let Err(error) = order.write_files() {
-            return execution.ended(no_files(&error));
-        }
+        let command = order.write_files().and_then(|()| command(runtime, order));
+        let command = match command {
+            Ok(command) => command,
+            Err(error) => return execution.ended(no_files(&error)),
+        };
+        let program = command.as_std().get_program().display().to_string();
         let host = self.hosts[0].as_ref();
-        let spawn = || spawn(runtime, order);
+        let spawn = || group::spawn(command, &order.log);
         let end = follow(order, host, &mut execution, cancel, spawn).await;
         let end = end.unwrap_or_else(|error| {
-            let message = format!("cannot start {}: {error}", runtime.program.display());
+            let next = if is_in_pod() { NEXT_IN_POD } else { "" };
+            let message = format!("cannot start {program}: {error}{next}");
             End::never(Reason::ImageBroken, Stage::Start, message)
         });
         execution.ended(end)
@@ -142,11 +146,21 @@ impl Executor for Process {
         Box::pin(self.carry_out(order, cancel))
     }
 
-    fn isolation(&self) -> Isolation {
-        if env::var_os(super::IMAGE_VARIABLE).is_some() {
-            return Isolation::without(REGISTRATION.word, &MISSING_IN_POD);
+    /// In a Pod; what cannot be there was refused when the session was planned.
+    fn takes(&self, _: &Program) -> Result<(), String> {
+        if is_in_pod() {
+            return Ok(());
         }
-        Isolation::without(REGISTRATION.word, &MISSING)
+        takes_none(&self.describe())
+    }
+
+    fn isolation(&self) -> Isolation {
+        let missing = if is_in_pod() {
+            &MISSING_IN_POD[..]
+        } else {
+            &MISSING
+        };
+        Isolation::without(REGISTRATION.word, missing)
     }
 
     fn limits_memory(&self) -> bool {
@@ -154,32 +168,42 @@ impl Executor for Process {
     }
 }
 
-/// Limits that only a container can hold.
-fn unapplied(order: &Order) -> Option<String> {
-    let names = order.cell.limits.of_containers().join(", ");
-    (!names.is_empty()).then(|| format!("limits not applied without a container: {names}"))
+/// Whether this is a container of a Pod, in the image that a run is to have.
+fn is_in_pod() -> bool {
+    env::var_os(IMAGE_VARIABLE).is_some()
 }
 
-fn spawn(runtime: &LocalRuntime, order: &Order) -> io::Result<Child> {
-    let log = File::create(&order.log)?;
-    let mut command = Command::new(&runtime.program);
-    command
-        // Without the folder, whose name would be another's in length: so would be what the workload
-        // keeps of it.
-        .args([RUN_FILE, RESULTS_FILE])
-        .current_dir(&order.folder)
-        .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
-        .stderr(log)
-        .process_group(0)
-        .kill_on_drop(true);
-    // Neither the user's secrets nor a setting of the user's shell are the workload's.
-    command
-        .env_clear()
-        .envs(env::vars_os().filter(|(name, _)| is_passed_on(name)));
-    if !runtime.library_path.is_empty() {
-        command.env("LD_LIBRARY_PATH", library_path(runtime)?);
+/// What of an order is not done without a container, or by that of a Pod.
+fn unapplied(order: &Order) -> Vec<String> {
+    let by = if is_in_pod() {
+        "in a Pod"
+    } else {
+        "without a container"
+    };
+    let runs_as = "a Pod runs everything as one user, 65532";
+    let mut warnings = group::unapplied(order, by, &[], runs_as);
+    let Some(Program { file, .. }) = order.cell.work.program() else {
+        return warnings;
+    };
+    if file.network != Network::Bridge {
+        let word = file.network.word();
+        warnings.push(format!(
+            "`network: {word}` not applied: the run has the Pod's, which a NetworkPolicy closes"
+        ));
     }
+    if file.writable {
+        warnings.push("`writable` not applied: a Pod's root is read-only".to_owned());
+    }
+    warnings
+}
+
+/// What carries an order out, once its files are there.
+fn command(runtime: &LocalRuntime, order: &Order) -> io::Result<Command> {
+    let mut environment = order.environment.clone();
+    let mut command = match order.cell.work.program() {
+        Some(program) => of_program(program, order, &mut environment)?,
+        None => workload(runtime, order)?,
+    };
     if order.cell.device().is_cuda() {
         // The user's own holds what earlier sessions compiled.
         let own = || order.folder.join(KERNEL_CACHE);
@@ -187,19 +211,46 @@ fn spawn(runtime: &LocalRuntime, order: &Order) -> io::Result<Child> {
         fs::create_dir_all(&cache)?;
         command.env(protocol::KERNEL_CACHE_VARIABLE, cache);
     }
+    command.envs(environment);
+    command.env(group::FOLDER_VARIABLE, &order.folder);
+    Ok(command)
+}
+
+fn workload(runtime: &LocalRuntime, order: &Order) -> io::Result<Command> {
+    let mut command = Command::new(&runtime.program);
+    // Without the folder, whose name would be another's in length: so would be what the workload
+    // keeps of it.
+    command.args([RUN_FILE, RESULTS_FILE]);
+    command.current_dir(&order.folder);
+    // Neither the user's secrets nor a setting of the user's shell are the workload's.
     command
-        .envs(&order.environment)
-        .env(group::FOLDER_VARIABLE, &order.folder);
-    // Whoever wrote the program a moment ago may have it open still, or a process forked meanwhile.
-    for _ in 0..BUSY_ATTEMPTS {
-        match command.spawn() {
-            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
-                thread::sleep(BUSY_PAUSE);
-            }
-            ended => return ended,
-        }
+        .env_clear()
+        .envs(env::vars_os().filter(|(name, _)| is_passed_on(name)));
+    if !runtime.library_path.is_empty() {
+        command.env("LD_LIBRARY_PATH", library_path(runtime)?);
     }
-    command.spawn()
+    Ok(command)
+}
+
+/// A program of the user's in a container of a Pod, where the folder and the variables that this
+/// process has are those of the image and of the Job.
+fn of_program(
+    program: &Program,
+    order: &Order,
+    environment: &mut BTreeMap<String, String>,
+) -> io::Result<Command> {
+    let text = |(name, value): (OsString, OsString)| {
+        let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
+        let is_own = !name.starts_with("KUBERNETES_") && !name.starts_with("TORCHGAUGE_");
+        is_own.then_some((name, value))
+    };
+    let declared: BTreeMap<_, _> = env::vars_os().filter_map(text).collect();
+    program::write_hook(order)?;
+    program::set_environment(environment, &order.folder, program, &declared)?;
+    let words = program::command(&order.folder, program, order);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).env_clear().envs(declared);
+    Ok(command)
 }
 
 /// Whether a workload gets a variable of the harness's: what programs, libtorch and the driver need

@@ -234,7 +234,7 @@ impl Supply {
         let image = match &self.images[name] {
             Chosen::Spec(image) => (**image).clone(),
             Chosen::ReadyMade { reference, .. } if env::var_os(IMAGE_VARIABLE).is_some() => {
-                return references::in_pod(name, reference);
+                return Ok(references::in_pod(name, reference));
             }
             Chosen::ReadyMade { .. } | Chosen::Own(_) => {
                 return Err(Error::Input(format!(

@@ -12,11 +12,7 @@ use images::{Cache, ReadyMade, SCENARIO_IN_IMAGE};
 use record::ImageFacts;
 
 use super::prepare::{Chosen, cache};
-use crate::{
-    cli::SourceArgs,
-    error::{Error, Result},
-    printer::Printer,
-};
+use crate::{cli::SourceArgs, error::Result, printer::Printer};
 
 /// Letters of a digest that tell one image from another, as in the names that engines have.
 const SHORT: usize = 12;
@@ -61,7 +57,7 @@ pub(super) fn trim(store: Store<'_>, cache: &Cache, sources: &SourceArgs) -> Res
 }
 
 /// An image of a Pod. Each of its containers is one of them, and sees that alone.
-pub(super) fn in_pod(name: &str, reference: &str) -> Result<(LocalRuntime, ImageFacts)> {
+pub(super) fn in_pod(name: &str, reference: &str) -> (LocalRuntime, ImageFacts) {
     let mut facts = ImageFacts {
         name: name.to_owned(),
         reference: Some(reference.to_owned()),
@@ -69,20 +65,15 @@ pub(super) fn in_pod(name: &str, reference: &str) -> Result<(LocalRuntime, Image
     };
     let program = PathBuf::from(SCENARIO_IN_IMAGE);
     if env::var(IMAGE_VARIABLE).is_ok_and(|own| own == reference) {
-        let content = fs::read(&program).map_err(|error| {
-            Error::Input(format!(
-                "the image {reference} has no workload ({SCENARIO_IN_IMAGE}: {error}); push one that \
-                 `{} images build` made",
-                protocol::program()
-            ))
-        })?;
-        facts.scenario_sha256 = Some(images::Digest::of(&content).hex());
+        // An image of the user's has none, and runs programs.
+        let content = fs::read(&program).ok();
+        facts.scenario_sha256 = content.map(|content| images::Digest::of(&content).hex());
     }
     let runtime = LocalRuntime {
         program,
         library_path: Vec::new(),
     };
-    Ok((runtime, facts))
+    (runtime, facts)
 }
 
 /// Names the complete ones of a session's images: as the specs that they were made from, with a part

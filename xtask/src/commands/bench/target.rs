@@ -103,13 +103,6 @@ impl<'a> Target<'a> {
         command: &[String],
         printer: &Printer,
     ) -> Result<Self> {
-        let Some(store) = self.executor.store() else {
-            self.images = images
-                .iter()
-                .map(|name| Chosen::named(name, name))
-                .collect();
-            return Ok(self);
-        };
         if images.is_empty() {
             return Err(Error::Input(
                 "no image to run the program in; name one or several with --image, such as --image \
@@ -117,6 +110,13 @@ impl<'a> Target<'a> {
                     .to_owned(),
             ));
         }
+        let Some(store) = self.executor.store() else {
+            self.images = images
+                .iter()
+                .map(|name| Chosen::named(name, name))
+                .collect();
+            return Ok(self);
+        };
         let cache = cache(printer)?;
         for reference in images {
             printer.note(&format!("reading what {reference} holds"));
@@ -191,10 +191,10 @@ impl<'a> Target<'a> {
             blocks,
             order_seed,
         })?;
-        let (executor, describe) = (&self.executor, self.executor.describe());
+        let executor = self.executor.as_ref();
         let most = executor.most_ranks(self.device());
-        let plan = plan.fit_ranks(most, &describe, &self.places)?;
-        plan.check_programs(executor.runs_programs(), &describe)?;
+        let plan = plan.fit_ranks(most, &executor.describe(), &self.places)?;
+        plan.check_programs(executor)?;
         Ok(plan)
     }
 
