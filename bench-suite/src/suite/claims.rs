@@ -8,7 +8,7 @@ use record::{CellChoice, ChosenCell, Claim};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
-use strict_yaml::{Document, KeyPath, YamlError, did_you_mean};
+use strict_yaml::{Document, KeyPath, Segment, YamlError, did_you_mean};
 use verdict::ClaimProblem;
 
 use super::{
@@ -59,7 +59,7 @@ pub(super) fn read(
         let at = at.clone().index(place);
         read_one(document, &at, claim, (scenarios, rows))
     };
-    claims.iter().enumerate().map(read).collect()
+    YamlError::all(claims.iter().enumerate().map(read))
 }
 
 fn read_one(
@@ -74,8 +74,14 @@ fn read_one(
             return Err(document.error_expecting(&at, "empty", "expected a sentence", None));
         }
     }
+    let mended = document.mended(&KeyPath::root().key("scenarios"));
+    let is_sound = |way: &Vec<Segment>| match way.as_slice() {
+        [_, Segment::Key(key)] => key != "name",
+        way => way.len() > 2,
+    };
+    let are_known = mended.iter().all(is_sound);
     let names: Vec<&str> = scenarios.iter().map(|one| one.name.as_str()).collect();
-    for (place, name) in claim.scenarios.iter().enumerate() {
+    for (place, name) in claim.scenarios.iter().enumerate().filter(|_| are_known) {
         let at = at.clone().key("scenarios").index(place);
         one_of(document, &at, "scenario", name, &names)?;
     }
@@ -83,7 +89,7 @@ fn read_one(
         ("baseline", claim.baseline.as_ref()),
         ("treated", Some(&claim.treated)),
     ];
-    for (key, cell) in cells {
+    for (key, cell) in cells.into_iter().filter(|_| are_known) {
         if let Some(name) = cell.and_then(|cell| cell.0.scenario.as_ref()) {
             let at = at.clone().key(key).key("scenario");
             one_of(document, &at, "scenario", name, &names)?;
@@ -99,7 +105,7 @@ fn read_one(
         one_of(document, &at.clone().key("task"), "task", task, &known)?;
     }
     let mut workloads = scenarios.iter().map(|one| &one.workload);
-    let reading = if workloads.all(|one| one.task().is_some()) {
+    let reading = if are_known && workloads.all(|one| one.task().is_some()) {
         Reading::Builtin
     } else {
         Reading::Text
@@ -108,9 +114,16 @@ fn read_one(
         .clone()
         .read_cells(|key, cell| cell.read(document, &at.clone().key(key), reading))?;
     if let Err(problem) = verdict::check_claim(&claim, rows) {
-        return Err(refuse(document, at, &problem));
+        let of_what = match problem {
+            ClaimProblem::NoMetric { .. } => &KeyPath::root().key("metrics"),
+            _ => at,
+        };
+        if document.mended(of_what).is_empty() {
+            return Err(refuse(document, at, &problem));
+        }
     }
-    if !measures(scenarios, &claim) {
+    let is_whole = document.mended(&KeyPath::root()).is_empty();
+    if is_whole && !measures(scenarios, &claim) {
         let help = "add the variants to a scenario, or change what the claim names".to_owned();
         return Err(document.error_expecting(
             at,

@@ -9,7 +9,7 @@ use std::{
 use protocol::{Axes, Steps, Trace, Variant, check, check_steps, check_traced};
 use record::Workload;
 use serde_json::Value;
-use strict_yaml::{Document, KeyPath, YamlError};
+use strict_yaml::{Document, KeyPath, Segment, YamlError};
 
 use super::{
     expect::{Exclude, Expected, expecting},
@@ -91,7 +91,7 @@ pub(super) fn scenarios(
             variants,
         })
     };
-    file.scenarios.iter().enumerate().map(read).collect()
+    YamlError::all(file.scenarios.iter().enumerate().map(read))
 }
 
 struct Expansion<'a> {
@@ -154,6 +154,15 @@ impl<'a> Expansion<'a> {
         let exclusions = self.exclusions()?;
         let expected = self.expected()?;
         let included = self.included()?;
+        let mended = self.document.mended(&self.at);
+        // Without one value of several there are fewer combinations; without anything else, others.
+        let is_value = |way: &Vec<Segment>| match way.as_slice() {
+            [Segment::Key(key), _, Segment::Index(_)] => key == "axes",
+            _ => false,
+        };
+        if !mended.iter().all(is_value) {
+            return Ok(Vec::new());
+        }
         let mut used = vec![false; exclusions.len()];
         let mut variants: Vec<ScenarioVariant> = Vec::new();
         for picked in self.product() {
@@ -174,6 +183,9 @@ impl<'a> Expansion<'a> {
             if !devices.is_empty() {
                 variants.push(expecting(choice, devices, &picked, &expected));
             }
+        }
+        if !mended.is_empty() {
+            return Ok(variants);
         }
         if let Some(idle) = used.iter().position(|used| !used) {
             let at = self.at.clone().key("exclude").index(idle);
@@ -430,7 +442,8 @@ impl<'a> Expansion<'a> {
             let at = at.clone().key(axis);
             return Err(self.document.error_at_key(&at, message, expected, None));
         }
-        if program.uses(axis) || is_environment(axis) {
+        let mended = self.document.mended(&self.at.clone().key("program"));
+        if program.uses(axis) || is_environment(axis) || !mended.is_empty() {
             return Ok(());
         }
         let expected = "in its command, its environment or its samples_per_step";

@@ -189,16 +189,18 @@ pub(super) fn read(document: &Document) -> Result<SuiteFile, YamlError> {
         scenario.thresholds.check(document, &thresholds)?;
         scenario.validity.check(document, &at.key("validity"))
     };
-    file.scenarios.iter().enumerate().try_for_each(check)?;
+    YamlError::all(file.scenarios.iter().enumerate().map(check))?;
     Ok(file)
 }
 
-/// Checks the scenarios' names.
+/// Checks the scenarios' names, after all else: what has no sound name is still read.
 pub(super) fn check_names(document: &Document, file: &SuiteFile) -> Result<(), YamlError> {
     let check = |(place, scenario): (usize, &ScenarioFile)| {
         let at = KeyPath::root().key("scenarios").index(place).key("name");
         let mut others = file.scenarios[..place].iter();
-        let (message, expected) = if !is_name(&scenario.name) {
+        let (message, expected) = if !document.mended(&at).is_empty() {
+            return Ok(());
+        } else if !is_name(&scenario.name) {
             (
                 format!("`{}` is no name", scenario.name),
                 "expected up to 40 of a-z, 0-9 and -, not at the ends",
@@ -213,7 +215,7 @@ pub(super) fn check_names(document: &Document, file: &SuiteFile) -> Result<(), Y
         };
         Err(document.error_expecting(&at, message, expected, None))
     };
-    file.scenarios.iter().enumerate().try_for_each(check)
+    YamlError::all(file.scenarios.iter().enumerate().map(check)).map(drop)
 }
 
 /// The version first: a file of another version may have other keys, and that is the message.
@@ -251,11 +253,18 @@ pub(super) fn work_of<'a>(
     at: &KeyPath,
     scenario: &'a ScenarioFile,
 ) -> Result<WorkFile<'a>, YamlError> {
+    // One that was taken out for what it stands beside is still there.
+    let program = document.mended(&at.clone().key("program"));
+    let has_program = scenario.program.is_some() || program.iter().any(Vec::is_empty);
     let (key, message) = match (scenario.model, &scenario.program, scenario.task) {
-        (Some(model), None, task) => {
+        (Some(model), None, task) if !has_program => {
             return Ok(WorkFile::Builtin(model, task.unwrap_or_default()));
         }
         (None, Some(program), None) => return Ok(WorkFile::Program(program)),
+        // Its axes are read all the same.
+        (None, None, task) if !document.mended(&at.clone().key("model")).is_empty() => {
+            return Ok(WorkFile::Builtin(Model::ALL[0], task.unwrap_or_default()));
+        }
         (None, None, _) => {
             let message = "nothing to run";
             let expected = "expected `model`, or `program` for one of your own";

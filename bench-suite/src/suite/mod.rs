@@ -40,6 +40,16 @@ pub use ranks::RANKS_AXIS;
 pub use scenario::{DeviceKind, Scenario, ScenarioVariant, Work};
 pub use validity::ValidityKeys;
 
+/// Stands for keys that are missing or wrong while further mistakes are looked for.
+const STAND_INS: [(&str, &str); 6] = [
+    ("version", "1"),
+    ("description", "\"\""),
+    ("name", "\"\""),
+    ("command", "[\"true\"]"),
+    ("warmup", "1"),
+    ("measured", "1"),
+];
+
 /// Why a suite cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
@@ -105,24 +115,26 @@ impl Suite {
         folder: Option<&Path>,
     ) -> Result<Self, YamlError> {
         file::check_version(document)?;
-        let file: file::SuiteFile = file::read(document)?;
-        let digest = Sha256::digest(document.text().as_bytes());
-        let metrics = declared::read(document, &file.metrics)?;
-        let rows = Rows::with(&metrics);
-        let scenarios = expand::scenarios(document, &file, folder)?;
-        let question = question::read(document, &file, &rows)?;
-        let claims = claims::read(document, &file.claims, &scenarios, &rows)?;
-        file::check_names(document, &file)?;
-        Ok(Self {
-            name: name.to_owned(),
-            path: path.to_owned(),
-            digest: format!("{digest:x}"),
-            description: file.description.clone(),
-            question,
-            blocks: file.defaults.blocks,
-            claims,
-            metrics,
-            scenarios,
+        document.read_whole(&STAND_INS, |document| {
+            let file: file::SuiteFile = file::read(document)?;
+            let digest = Sha256::digest(document.text().as_bytes());
+            let metrics = declared::read(document, &file.metrics)?;
+            let rows = Rows::with(&metrics);
+            let scenarios = expand::scenarios(document, &file, folder)?;
+            let question = question::read(document, &file, &rows)?;
+            let claims = claims::read(document, &file.claims, &scenarios, &rows)?;
+            file::check_names(document, &file)?;
+            Ok(Self {
+                name: name.to_owned(),
+                path: path.to_owned(),
+                digest: format!("{digest:x}"),
+                description: file.description.clone(),
+                question,
+                blocks: file.defaults.blocks,
+                claims,
+                metrics,
+                scenarios,
+            })
         })
     }
 

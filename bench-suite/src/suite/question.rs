@@ -14,7 +14,8 @@ pub(super) fn read(
 ) -> Result<Option<SuiteQuestion>, YamlError> {
     let at = KeyPath::root().key("answered_by");
     for (place, name) in file.answered_by.iter().enumerate() {
-        if rows.followed().any(|metric| metric.name == name) {
+        let is_followed = rows.followed().any(|metric| metric.name == name);
+        if is_followed || !document.mended(&KeyPath::root().key("metrics")).is_empty() {
             continue;
         }
         let names: Vec<_> = rows.followed().map(|metric| metric.name).collect();
@@ -26,7 +27,9 @@ pub(super) fn read(
         ));
     }
     let Some(question) = &file.question else {
+        let mended = document.mended(&KeyPath::root());
         let key = match (file.answered_by.is_empty(), file.yes_when) {
+            _ if mended.iter().any(|way| way.len() == 1) => return Ok(None),
             (false, _) => "answered_by",
             (true, Some(_)) => "yes_when",
             (true, None) => return Ok(None),

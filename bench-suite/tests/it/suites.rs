@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 
-use bench_suite::suite::{Catalog, DeviceKind, Suite, Work, schema};
+use bench_suite::suite::{Catalog, DeviceKind, Suite, SuiteError, Work, schema};
 use protocol::Device;
 
 fn scenarios() -> PathBuf {
@@ -806,4 +806,48 @@ fn a_suite_s_files_lie_below_it() {
             assert!(error.contains("out of the suite's folder"), "{error}");
         }
     }
+}
+
+#[test]
+fn every_mistake_is_shown_at_once() {
+    let text = "\
+version: 1
+description: d
+defaults: {step: 3, blocks: 0, blocks: 2}
+metrics:
+- {name: loss, better: less, unit: plain}
+question: q
+answered_by: [throughputt]
+scenarios:
+- name: a b
+  model: resnet-tinny
+  axes: {precision: [fp32, bf16], bach: 3}
+  exclude: [{precision: fp32, device: cpu}]
+- name: b
+  model: vit-tiny
+  devices: [cpu]
+  axes: {precision: fp32, tf32: [true, false]}
+  steps: {warmup: 1, measured: 0}
+  limits: {cpus: .nan, pids: 0}
+  thresholds: {throughput: 2}
+- name: b
+  program: {command: [\"\"]}
+  axes: {lr: 1}
+claims:
+- {statement: s, source: u, metric: throughputt, expect: {saving: {min: 0.1}}, treated: {precision: tf32}}
+";
+    let error = Suite::from_text("broken.yaml", text).expect_err("it is wrong");
+    insta::assert_snapshot!("every-mistake", error.render(false));
+    let lines = |error: &SuiteError| error.to_string().lines().count();
+    assert_eq!(
+        lines(&error),
+        error.render(false).matches("error: ").count()
+    );
+    let many: Vec<String> = (0..30).map(|key| format!("x{key}: 1")).collect();
+    let error = Suite::from_text("broken.yaml", &many.join("\n")).unwrap_err();
+    assert_eq!(lines(&error), 21);
+    assert!(
+        error.render(false).ends_with("\nand 13 more mistakes"),
+        "{error}"
+    );
 }

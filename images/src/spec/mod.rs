@@ -22,6 +22,14 @@ use crate::{
 /// The newest version of the format that this crate reads.
 const SPEC_VERSION: u32 = 2;
 
+/// Stands for keys that are missing or wrong while further mistakes are looked for.
+const STAND_INS: [(&str, &str); 4] = [
+    ("version", "1"),
+    ("description", "\"\""),
+    ("base", "{\"archive\": \"\"}"),
+    ("libtorch", "{\"installed\": \"auto\"}"),
+];
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Torchgauge image spec")]
@@ -243,8 +251,11 @@ impl Spec {
                 Some("this build of Torchgauge reads versions 1 and 2".to_owned()),
             ));
         }
-        let mut spec: Self = document.parse()?;
-        spec.check(document)?;
+        let mut spec = document.read_whole(&STAND_INS, |document| {
+            let spec: Self = document.parse()?;
+            spec.check(document)?;
+            Ok(spec)
+        })?;
         if let Base::Archive(file) = &mut spec.base {
             *file = folder.join(&*file);
         }

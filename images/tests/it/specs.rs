@@ -191,3 +191,31 @@ fn what_torchgauge_sets_itself_is_refused_with_all_that_is() {
     ));
     assert_eq!(world.read().unwrap().spec.labels.len(), 2);
 }
+
+#[test]
+fn every_mistake_is_shown_at_once() {
+    let world = World::new("refused");
+    world.spec(
+        "version: 2\ndescripton: d\nbase: alpine\n\
+         libtorch: {version: 2.11.0, flavour: cpuu, from: wheels}\n\
+         environment: {A-B: x, LD_LIBRARY_PATH: y}\nenviroment: {}\n\
+         labels: {torchgauge.image: x}\n",
+    );
+    let images::Error::Yaml(error) = world.read().unwrap_err() else {
+        panic!("no error of the document");
+    };
+    let lines = error.to_string();
+    let parts = [
+        "refused.yaml:2:1: descripton: unknown key",
+        "refused.yaml:3:7: base: ",
+        "refused.yaml:4:38: libtorch.flavour: ",
+        "refused.yaml:5:20: environment.A-B: ",
+        "refused.yaml:5:23: environment.LD_LIBRARY_PATH: ",
+        "refused.yaml:6:1: enviroment: unknown key",
+        "refused.yaml:7:10: labels.torchgauge.image: ",
+    ];
+    assert_eq!(lines.lines().count(), parts.len(), "{lines}");
+    for (line, part) in lines.lines().zip(parts) {
+        assert!(line.contains(part), "{part} in {lines}");
+    }
+}

@@ -1,15 +1,17 @@
 //! One document.
 
-use std::{io::Read as _, path::Path, sync::Arc};
+use std::{collections::BTreeMap, io::Read as _, path::Path, sync::Arc};
 
 use serde::de::DeserializeOwned;
-use serde_saphyr::Spanned;
+use serde_saphyr::{Location, Spanned};
 
 use crate::{
-    KeyPath, Problem, YamlError,
+    KeyPath, Problem, Segment, YamlError,
+    error::MOST_FOUND,
+    most_similar,
     strict::Strict,
     tree::{self, Node},
-    wording,
+    wording::{self, Target},
 };
 
 /// Most bytes of a document. What is larger is not even parsed.
@@ -24,6 +26,8 @@ pub struct Document {
     name: String,
     text: Arc<str>,
     root: Spanned<Node>,
+    /// What was wrong in it and was taken out or replaced, by paths of the text.
+    mended: Vec<KeyPath>,
 }
 
 impl Document {
@@ -69,6 +73,7 @@ impl Document {
             name: name.to_owned(),
             text,
             root,
+            mended: Vec::new(),
         })
     }
 
@@ -87,8 +92,105 @@ impl Document {
     /// The document is seen as JSON: an enum with data is written `{variant: data}`.
     /// `#[serde(flatten)]` and `untagged` lose the position below them; use neither.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, YamlError> {
+        if !self.root.value.repeats.is_empty() {
+            return Err(YamlError::of(self.repeats()));
+        }
         serde_path_to_error::deserialize(Strict(self.value()))
             .map_err(|error| self.error_from_serde(&error.path().iter().collect(), error.inner()))
+    }
+
+    fn repeats(&self) -> Vec<Problem> {
+        let repeats = self.root.value.repeats.iter();
+        let problem = |(key, place): &(String, Location)| {
+            let message = format!("the key `{key}` stands here for the second time");
+            let help = Some("drop one of the two".to_owned());
+            *Problem::new(&self.name, &self.text, None, *place, message, None, help)
+        };
+        repeats.map(problem).collect()
+    }
+
+    /// All that `read` finds wrong, although it stops at the first mistake: what is wrong is taken
+    /// out of a copy, which is read again.
+    ///
+    /// A key that is missing is replaced by the one of `stand_ins`. What is wrong with a value
+    /// because something in it was taken out is not reported; what else depends on values
+    /// elsewhere, `read` leaves where [`Document::mended`] says so.
+    pub fn read_whole<T>(
+        &self,
+        stand_ins: &[(&str, &str)],
+        read: impl Fn(&Self) -> Result<T, YamlError>,
+    ) -> Result<T, YamlError> {
+        let mut copy = self.clone();
+        let mut problems = self.repeats();
+        copy.root.value.repeats.clear();
+        for _ in 0..MOST_FOUND {
+            let found = match read(&copy) {
+                Ok(read) if problems.is_empty() => return Ok(read),
+                Ok(_) => break,
+                Err(YamlError::At(problem)) => vec![*problem],
+                Err(YamlError::Several(problems)) => problems,
+                Err(other) => return Err(other),
+            };
+            // What is mended first moves nothing that is mended later.
+            let mut places = BTreeMap::new();
+            for problem in found {
+                let path = problem.path.clone().unwrap_or_default();
+                let missing = problem.missing.clone();
+                if !copy.follows(&path, missing.as_deref()) {
+                    problems.push(problem);
+                }
+                places.insert(path, missing);
+            }
+            let mut places = places.iter().rev();
+            let is_left = |(path, missing): (&KeyPath, &Option<String>)| {
+                copy.mend(path, missing.as_deref(), stand_ins)
+            };
+            if !places.all(is_left) {
+                break;
+            }
+        }
+        Err(YamlError::of(problems))
+    }
+
+    /// Whether a mistake at `path` comes of what was mended there.
+    fn follows(&self, path: &KeyPath, missing: Option<&str>) -> bool {
+        let written = Node::find(&self.root, path).path;
+        let is_cause = |way: &[Segment]| match (missing, way) {
+            (None, _) => true,
+            (Some(missing), [Segment::Key(key)]) => most_similar(key, [missing]).is_some(),
+            (Some(_), _) => false,
+        };
+        self.ways(&written).any(is_cause)
+    }
+
+    /// Takes out what is wrong, or puts in what is missing; whether something else is left.
+    fn mend(&mut self, path: &KeyPath, missing: Option<&str>, stand_ins: &[(&str, &str)]) -> bool {
+        let found = Node::find(&self.root, path);
+        let stand_in = stand_ins.iter().find(|(name, _)| Some(*name) == missing);
+        let map = tree::value_at(&mut self.root.value.value, path.segments());
+        if let (Some((key, json)), Some(serde_json::Value::Object(map))) = (stand_in, map) {
+            let value = serde_json::from_str(json).unwrap_or_default();
+            map.insert((*key).to_owned(), value);
+            self.mended.push(found.path.key(*key));
+            return true;
+        }
+        Node::remove(&mut self.root, &path.segments()[..found.depth]);
+        let mut written = found.path;
+        written.0.truncate(found.depth);
+        self.mended.push(written);
+        found.depth > 0
+    }
+
+    fn ways<'a>(&'a self, written: &'a KeyPath) -> impl Iterator<Item = &'a [Segment]> {
+        let mended = self.mended.iter();
+        mended.filter_map(|path| path.segments().strip_prefix(written.segments()))
+    }
+
+    /// The ways from the value at `path` to what was wrong in it, where the document is a copy that
+    /// [`Document::read_whole`] mended.
+    pub fn mended(&self, path: &KeyPath) -> Vec<Vec<Segment>> {
+        let written = Node::find(&self.root, path).path;
+        self.ways(&written).map(<[Segment]>::to_vec).collect()
     }
 
     pub fn value(&self) -> &serde_json::Value {
@@ -100,9 +202,16 @@ impl Document {
     /// For parts that a caller takes as [`serde_json::Value`] first and types later.
     pub fn error_from_serde(&self, path: &KeyPath, error: &serde_json::Error) -> YamlError {
         let wording = wording::of(&error.to_string());
-        let (expected, help) = (wording.expected, wording.help);
-        self.problem(path, wording.is_key, wording.message, expected, help)
-            .into()
+        let is_key = wording.target == Target::Key;
+        let mut problem = self.problem(
+            path,
+            is_key,
+            wording.message,
+            wording.expected,
+            wording.help,
+        );
+        problem.missing = wording.missing;
+        problem.into()
     }
 
     /// An error about the value at `path`, with an optional next step.
@@ -149,9 +258,11 @@ impl Document {
         label: Option<String>,
         help: Option<String>,
     ) -> Box<Problem> {
-        let (value, key) = Node::find(&self.root, path);
-        let place = key.filter(|_| is_key).unwrap_or(value);
-        let (name, text) = (&self.name, &self.text);
-        Problem::new(name, text, Some(path), place, message.into(), label, help)
+        let found = Node::find(&self.root, path);
+        let place = found.key.filter(|_| is_key).unwrap_or(found.value);
+        let (name, text, written) = (&self.name, &self.text, Some(found.path));
+        let mut problem = Problem::new(name, text, written, place, message.into(), label, help);
+        problem.path = Some(path.clone());
+        problem
     }
 }

@@ -29,12 +29,40 @@ pub enum YamlError {
     /// Something in the file is wrong.
     #[error(transparent)]
     At(#[from] Box<Problem>),
+    /// Several things in the file are wrong.
+    #[error("{}", shown(.0, Problem::to_string).join("\n"))]
+    Several(Vec<Problem>),
+}
+
+/// Most mistakes of a document that are shown.
+const MOST_SHOWN: usize = 20;
+/// Most that are looked for, one or more each time that the document is read.
+pub(crate) const MOST_FOUND: usize = 40;
+
+/// The first of them in these words, and how many more there are.
+fn shown(problems: &[Problem], words: impl Fn(&Problem) -> String) -> Vec<String> {
+    let mut shown: Vec<String> = problems.iter().take(MOST_SHOWN).map(words).collect();
+    let least = if problems.len() < MOST_FOUND {
+        ""
+    } else {
+        "at least "
+    };
+    match problems.len().saturating_sub(MOST_SHOWN) {
+        0 => {}
+        1 => shown.push("and 1 more mistake".to_owned()),
+        more => shown.push(format!("and {least}{more} more mistakes")),
+    }
+    shown
 }
 
 /// Something wrong at a place in a document.
 #[derive(Debug, Clone)]
 pub struct Problem {
     file: String,
+    /// The value that it is about.
+    pub(crate) path: Option<KeyPath>,
+    /// The key that is not there.
+    pub(crate) missing: Option<String>,
     /// The key path, of what is about a value, and what is wrong.
     message: String,
     label: Option<String>,
@@ -50,7 +78,7 @@ impl Problem {
     pub(crate) fn new(
         file: &str,
         text: &Arc<str>,
-        path: Option<&KeyPath>,
+        path: Option<KeyPath>,
         place: Location,
         message: String,
         label: Option<String>,
@@ -63,10 +91,12 @@ impl Problem {
         let message = printable(message);
         Box::new(Self {
             file: file.to_owned(),
-            message: match path {
+            message: match &path {
                 Some(path) => format!("{path}: {message}"),
                 None => message,
             },
+            path,
+            missing: None,
             label: label.map(printable),
             help: help.map(printable),
             line,
@@ -111,10 +141,40 @@ impl fmt::Display for Problem {
 impl std::error::Error for Problem {}
 
 impl YamlError {
-    /// The place, where the file could be read that far.
+    /// These mistakes of one document, of which there is at least one.
+    pub(crate) fn of(mut problems: Vec<Problem>) -> Self {
+        problems.sort_by_key(|problem| (problem.line, problem.columns.start));
+        if problems.len() == 1 {
+            return Self::At(Box::new(problems.remove(0)));
+        }
+        Self::Several(problems)
+    }
+
+    /// What was read of each part, or the mistakes of all.
+    pub fn all<T>(parts: impl Iterator<Item = Result<T, Self>>) -> Result<Vec<T>, Self> {
+        let (mut read, mut problems) = (Vec::new(), Vec::new());
+        for part in parts {
+            match part {
+                Ok(part) => read.push(part),
+                Err(Self::At(problem)) => problems.push(*problem),
+                Err(Self::Several(more)) => problems.extend(more),
+                Err(other) => return Err(other),
+            }
+            if problems.len() >= MOST_FOUND {
+                break;
+            }
+        }
+        if problems.is_empty() {
+            return Ok(read);
+        }
+        Err(Self::of(problems))
+    }
+
+    /// The first place, where the file could be read that far.
     pub fn problem(&self) -> Option<&Problem> {
         match self {
             Self::At(problem) => Some(problem),
+            Self::Several(problems) => problems.first(),
             _ => None,
         }
     }
@@ -130,6 +190,9 @@ impl YamlError {
         };
         match self {
             Self::At(problem) => problem.render(&renderer),
+            Self::Several(problems) => {
+                shown(problems, |problem| problem.render(&renderer)).join("\n\n")
+            }
             other => {
                 let title = Level::ERROR.primary_title(other.to_string());
                 renderer.render(&[Group::with_title(title)])
@@ -140,14 +203,15 @@ impl YamlError {
 
 impl Problem {
     fn render(&self, renderer: &Renderer) -> String {
-        let (shown, span) = self.excerpt();
+        let problem = self;
+        let (shown, span) = problem.excerpt();
         let mark = AnnotationKind::Primary.span(span);
         let line = Snippet::source(&shown)
-            .path(&self.file)
-            .line_start(self.line)
-            .annotation(mark.label(self.label.as_deref()));
-        let help = self.help.as_ref().map(|help| Level::HELP.message(help));
-        let report = Level::ERROR.primary_title(&self.message).element(line);
+            .path(&problem.file)
+            .line_start(problem.line)
+            .annotation(mark.label(problem.label.as_deref()));
+        let help = problem.help.as_ref().map(|help| Level::HELP.message(help));
+        let report = Level::ERROR.primary_title(&problem.message).element(line);
         renderer.render(&[report.elements(help)])
     }
 }

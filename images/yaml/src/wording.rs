@@ -9,8 +9,15 @@ pub(crate) struct Wording {
     pub(crate) expected: Option<String>,
     /// The next step, where there is a likely one.
     pub(crate) help: Option<String>,
-    /// Whether it is about the key and not the value.
-    pub(crate) is_key: bool,
+    pub(crate) target: Target,
+    /// The key that is not there.
+    pub(crate) missing: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    Value,
+    Key,
 }
 
 pub(crate) fn of(message: &str) -> Wording {
@@ -22,17 +29,18 @@ pub(crate) fn of(message: &str) -> Wording {
         },
     };
     if let Some(field) = quoted(found, "unknown field ") {
-        return unknown("unknown key", field, expected, true);
+        return unknown("unknown key", field, expected, Target::Key);
     }
     if let Some(word) = quoted(found, "unknown variant ") {
-        return unknown("invalid value", word, expected, false);
+        return unknown("invalid value", word, expected, Target::Value);
     }
     if let Some(field) = quoted(found, "missing field ") {
         return Wording {
             message: format!("the key `{field}` is missing"),
             expected: Some(format!("`{field}` among the keys here")),
             help: None,
-            is_key: true,
+            target: Target::Key,
+            missing: Some(field.to_owned()),
         };
     }
     let (found, expected) = match (expected, found.split_once("; expected ")) {
@@ -53,11 +61,12 @@ pub(crate) fn of(message: &str) -> Wording {
         message: message.unwrap_or_else(|| found.to_owned()),
         expected: expected.map(|what| format!("expected {what}")),
         help: None,
-        is_key: false,
+        target: Target::Value,
+        missing: None,
     }
 }
 
-fn unknown(what: &str, got: &str, expected: Option<&str>, is_key: bool) -> Wording {
+fn unknown(what: &str, got: &str, expected: Option<&str>, target: Target) -> Wording {
     let candidates: Vec<&str> = expected
         .unwrap_or_default()
         .split('`')
@@ -74,7 +83,8 @@ fn unknown(what: &str, got: &str, expected: Option<&str>, is_key: bool) -> Wordi
         message: format!("{what} `{got}`"),
         help: did_you_mean(got, candidates),
         expected,
-        is_key,
+        target,
+        missing: None,
     }
 }
 

@@ -363,3 +363,50 @@ fn a_link_out_of_its_folder_is_not_read_and_not_quoted() {
     // As Kubernetes mounts files.
     assert!(Document::read(&link("data/cake.yaml".as_ref(), "in.yaml")).is_ok());
 }
+
+#[test]
+fn every_mistake_of_a_document_is_found_once() {
+    let check = |text: &str, expect: &[&str]| {
+        let document = Document::from_text("cake.yaml", text).unwrap();
+        let read = document.read_whole(&[("name", "\"\"")], Document::parse::<Recipe>);
+        let error = read.expect_err("it is refused").to_string();
+        assert_eq!(error.lines().count(), expect.len(), "{error}");
+        for (line, part) in error.lines().zip(expect) {
+            assert!(line.contains(part), "{part} in {error}");
+        }
+    };
+    check("servings: 1\n", &["the key `name` is missing"]);
+    check("nmae: plain\n", &["unknown key `nmae`"]);
+    check(
+        "servings: many\nparts:\n- 3\n- {what: flour}\n- {what: flower, grams: 1}\n- {what: flour, grams: 1, x: 1, x: 2}\n",
+        &[
+            "1:1: (top level): the key `name` is missing",
+            "1:11: servings: ",
+            "3:3: parts[0]: ",
+            "4:4: parts[1]: the key `grams` is missing",
+            "5:10: parts[2].what: ",
+            "6:27: parts[3].x: unknown key",
+            "6:33: the key `x` stands here for the second time",
+        ],
+    );
+}
+
+#[test]
+fn of_very_many_mistakes_the_first_are_shown_soon() {
+    let text = format!("name: plain\nparts: [{}]\n", vec!["3"; 15_000].join(", "));
+    let document = Document::from_text("cake.yaml", &text).unwrap();
+    let begun = Instant::now();
+    let read = document.read_whole(&[], Document::parse::<Recipe>);
+    let error = read.expect_err("it is refused");
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(error.to_string().lines().count(), 21);
+    assert!(
+        error
+            .render(false)
+            .ends_with("and at least 20 more mistakes")
+    );
+}

@@ -366,13 +366,7 @@ fn what_a_gpu_says_of_llamas_serving_and_fragmentation_is_on_their_first_screens
             "3 ✗ claims refuted",
         ],
     );
-    check(
-        "h100-gpus",
-        &[
-            "Scaling efficiency",
-            "resnet50",
-        ],
-    );
+    check("h100-gpus", &["Scaling efficiency", "resnet50"]);
     check(
         "h100-interference",
         &[

@@ -38,6 +38,10 @@ use crate::{
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = exit_codes!())]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "options of a command are independent of each other"
+)]
 pub(crate) struct BenchArgs {
     /// A suite in `scenarios/`, or a file; may be given several times. Default: smoke, or the
     /// program after `--`
@@ -59,7 +63,7 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) attribution: bool,
     /// Allow cells with `allocator: managed` more memory than the GPU has, where their
-    /// limits.gpu_memory is beyond it
+    /// `limits.gpu_memory` is beyond it
     #[arg(long)]
     pub(crate) allow_oversubscription: bool,
     /// Add blocks until every gated metric is decided between the first image and the others (or
