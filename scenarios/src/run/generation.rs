@@ -191,7 +191,7 @@ impl<W: Write> Run<'_, W> {
         self.end_warmup()?;
 
         let mut summary = self.measure_requests(&mut request)?;
-        self.profile(None, |_, _| request().map(|_| ()))?;
+        self.profile((None, &[]), |_, _| request().map(|_| ()))?;
         summary.warmup_steps = warmup_steps;
         summary.parameters = Some(bench.work.parameters().count());
         summary.memory.parameter_bytes = Some(bench.work.parameters().bytes());

@@ -131,7 +131,7 @@ impl<W: Write> Run<'_, W> {
 
         let mut summary = self.measure_serving(&mut server, rate)?;
         summary.warmup_steps = warmup;
-        self.profile(None, |_, _| server.answer_most(file))?;
+        self.profile((None, &[]), |_, _| server.answer_most(file))?;
         self.tear_down((server.bench, server.decoding))?;
         Ok(summary)
     }
