@@ -5,13 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytesize::ByteSize;
 use protocol::{Device, Until};
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use record::{
-    CellPlan, DeclaredMetric, Isolation, MOST_CELLS, MOST_DECLARED, MOST_IMAGES, Machine, Method,
-    Place, Session, ValidityLimits, cell_name,
+    CellPlan, DeclaredMetric, Isolation, MOST_CELLS, MOST_DECLARED, MOST_IMAGES, Method, Place,
+    Session, ValidityLimits, cell_name,
 };
 use sha2::{Digest as _, Sha256};
 use strict_yaml::most_similar;
@@ -60,6 +59,8 @@ pub struct Cell {
     pub validity: ValidityLimits,
     /// Threads for work on the CPU.
     pub threads: Option<u32>,
+    /// Whether its unified memory may be more than a GPU has.
+    pub oversubscribes: bool,
 }
 
 impl Cell {
@@ -164,6 +165,7 @@ fn cells_of(
         limits: scenario.limits.clone(),
         validity: scenario.validity.limits(device),
         threads: scenario.threads,
+        oversubscribes: false,
     })
 }
 
@@ -293,28 +295,13 @@ impl Plan {
         })
     }
 
-    /// Refuses unified memory beyond the GPUs of these hosts, unless the user allows it: whoever has
-    /// more of it than fits can keep the GPU from everybody else on it.
-    pub fn within_gpus(
-        self,
-        hosts: &BTreeMap<String, Machine>,
-        is_allowed: bool,
-    ) -> Result<Self, PlanError> {
-        let gpus = hosts.values().flat_map(|machine| &machine.gpus);
-        let least = gpus.map(|gpu| gpu.memory_bytes).min().unwrap_or(0);
-        let asked = |cell: &Cell| cell.limits.gpu_memory_bytes.filter(|bytes| *bytes > least);
-        let is_beyond =
-            |cell: &&Cell| cell.work.variant().allocator.managed && asked(cell).is_some();
-        let Some(cell) = self.cells.iter().find(is_beyond).filter(|_| !is_allowed) else {
-            return Ok(self);
-        };
-        refused(format!(
-            "{}: unified memory of {} (limits.gpu_memory) is more than a GPU has here ({}); lower \
-             it, or give --allow-oversubscription where nobody else needs the GPU",
-            cell.plan.scenario,
-            ByteSize(asked(cell).unwrap_or_default()).display().iec(),
-            ByteSize(least).display().iec(),
-        ))
+    /// Where the user allows it, unified memory may be more than a GPU has.
+    #[must_use]
+    pub fn oversubscribed(mut self, is_allowed: bool) -> Self {
+        for cell in &mut self.cells {
+            cell.oversubscribes = is_allowed && cell.work.variant().allocator.managed;
+        }
+        self
     }
 
     /// Leaves out what has more ranks than an executor's runs can have in these places, where its
@@ -659,37 +646,6 @@ mod tests {
              scenario, or a cell as reports name it; --dry-run without --cell lists them"
         );
         assert!(!check(&["--x"]).unwrap_err().to_string().contains("mean"));
-    }
-
-    #[test]
-    fn unified_memory_beyond_the_gpu_is_asked_for_twice() {
-        const SUITE: &str = "version: 1\ndescription: d\nscenarios:\n\
-            - {name: a, model: vit-tiny, devices: [cuda], axes: {allocator: [native, managed]}, \
-            limits: {gpu_memory: 96GiB}}\n";
-        let check = |gpu_gib: u64, is_allowed: bool, expect: Option<&str>| {
-            let gpu = record::Gpu {
-                memory_bytes: gpu_gib << 30,
-                ..record::Gpu::default()
-            };
-            let machine = Machine {
-                gpus: vec![gpu],
-                ..Machine::default()
-            };
-            let hosts = BTreeMap::from([("one".to_owned(), machine)]);
-            let plan = plan_of(SUITE, &["local"], Device::Cuda(0), None).unwrap();
-            let error = plan.within_gpus(&hosts, is_allowed).err();
-            assert_eq!(error.map(|error| error.to_string()).as_deref(), expect);
-        };
-        check(96, false, None);
-        check(80, true, None);
-        check(
-            80,
-            false,
-            Some(
-                "a: unified memory of 96.0 GiB (limits.gpu_memory) is more than a GPU has here (80.0 \
-                 GiB); lower it, or give --allow-oversubscription where nobody else needs the GPU",
-            ),
-        );
     }
 
     /// So many GPUs on each of two hosts.

@@ -25,7 +25,7 @@ impl Budget {
         };
         // Of unified memory more than there is, is kept where it is allocated.
         let total_bytes = facts.total_memory_bytes;
-        let is_beyond = |bytes: &u64| file.variant.allocator.managed && *bytes > total_bytes;
+        let is_beyond = |bytes: &u64| file.oversubscribe && *bytes > total_bytes;
         let gpu_bytes = file.gpu_memory_bytes.filter(|bytes| !is_beyond(bytes));
         gpu_bytes
             .or(file.allocator_memory_bytes)

@@ -62,8 +62,8 @@ pub fn start(device: Device, deterministic: bool) -> Result<(), Error> {
     Ok(cuda::set_cudnn_benchmark(!deterministic)?)
 }
 
-/// Has the allocator's segments in unified memory: of the GPU's size as far as it is free, or of the
-/// limit where that is larger than the GPU.
+/// Has the allocator's segments in unified memory: of the GPU's size as far as it is free, or, where
+/// that is allowed, of a limit that is larger than the GPU.
 pub fn manage(file: &RunFile, facts: Option<&CudaFacts>) -> Result<(), Error> {
     let (Device::Cuda(index), Some(facts)) = (file.device, facts) else {
         return Ok(());
@@ -71,13 +71,19 @@ pub fn manage(file: &RunFile, facts: Option<&CudaFacts>) -> Result<(), Error> {
     if !file.variant.allocator.managed {
         return Ok(());
     }
-    let beyond = file.gpu_memory_bytes;
+    let unavailable = |reason: String| Error::DeviceUnavailable {
+        device: file.device,
+        reason,
+    };
+    if !cuda::can_manage() {
+        let reason =
+            "this binary exports no cudaMalloc that libtorch would find; build the image anew";
+        return Err(unavailable(reason.to_owned()));
+    }
+    let beyond = file.gpu_memory_bytes.filter(|_| file.oversubscribe);
     let beyond = beyond.filter(|bytes| *bytes > facts.total_memory_bytes);
     let bytes = beyond.map_or_else(|| Ok(cuda::memory_info(index)?.free_bytes), Ok::<_, Error>)?;
-    cuda::manage(index, bytes).map_err(|error| Error::DeviceUnavailable {
-        device: file.device,
-        reason: error.to_string(),
-    })
+    cuda::manage(index, bytes).map_err(|error| unavailable(error.to_string()))
 }
 
 /// Has attention computed by these kernels alone.

@@ -73,7 +73,7 @@ fn main() -> Outcome<()> {
         let value = words.next().ok_or(format!("{word}: no value"))?;
         match word.as_str() {
             "--machines" => args.machines = value.parse()?,
-            "--nights" => args.nights = value.parse()?,
+            "--nights" => args.nights = value.parse::<usize>()?.max(1),
             "--writers" => args.writers = value.parse()?,
             "--blocks" => args.blocks = value.parse()?,
             "--program" => args.program = value.into(),

@@ -144,8 +144,8 @@ catalogue! {
     DATA_GPU_BUSY = gpu_busy("data_gpu_busy_ratio", "GPU busy in data",
         "Share of a step's data in which a kernel runs on the GPU: kernels between its marks in the \
          profiled steps, over the time of the measured steps, which no profiler slows down. The marks \
-         are kernels themselves, in the stream, and what a step launched ahead counts where it ran. \
-         Of a data loader's batches.");
+         are kernels themselves, in the stream, and what a step launched ahead counts where it ran; \
+         copies and NCCL's kernels, which wait for other ranks, do not. Of a data loader's batches.");
     FORWARD_GPU_BUSY = gpu_busy("forward_gpu_busy_ratio", "GPU busy in forward",
         "As `data_gpu_busy_ratio`, of forward and loss.");
     BACKWARD_GPU_BUSY = gpu_busy("backward_gpu_busy_ratio", "GPU busy in backward",

@@ -250,6 +250,9 @@ pub struct RunPolicy {
     /// Whether others may use the CPUs at the same time, other sessions on the CPU among them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub shares_cpu: bool,
+    /// Whether unified memory may be more than a GPU has, where `limits.gpu_memory` is.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub oversubscribes_gpu: bool,
     /// How often a run is attempted again that the engine failed. What the workload failed is never
     /// attempted again; how often a contaminated run is repeated stands in its record.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -153,6 +153,7 @@ impl Order {
             threads: self.cell.threads,
             gpu_memory_bytes: limits.gpu_memory_bytes.filter(|_| device.is_cuda()),
             allocator_memory_bytes: limits.allocator_memory_bytes.filter(|_| device.is_cuda()),
+            oversubscribe: self.cell.oversubscribes,
             deadline_seconds: Some((limits.time + ORPHAN_GRACE).as_secs_f64()),
         })
     }

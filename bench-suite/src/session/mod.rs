@@ -157,6 +157,7 @@ impl Session {
         session.policy.engine_retries = now.policy.engine_retries;
         session.policy.shares_gpu |= now.policy.shares_gpu;
         session.policy.shares_cpu |= now.policy.shares_cpu;
+        session.policy.oversubscribes_gpu |= now.policy.oversubscribes_gpu;
         session.version = record::VERSION;
         session.asked = session.asked.or_else(|| now.asked.clone());
         decide_from_here(&mut session, &plan, &records.records, &path)?;

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{BufWriter, Write as _},
+    io::{self, BufWriter, Write as _},
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     time::Instant,
@@ -210,7 +210,9 @@ async fn save(engine: &Engine, id: &str, to: &Path, mut meter: Box<dyn Meter>) -
     let saved = engine.save(id, |piece| {
         done += piece.len() as u64;
         meter.advance_to(done);
-        file.write_all(piece)
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", to.display()));
+        file.write_all(piece).map_err(named)
     });
     saved.await?;
     file.flush().map_err(at(to))

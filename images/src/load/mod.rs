@@ -15,7 +15,9 @@ use std::{
 };
 
 use engine::Engine;
+use futures_util::{StreamExt as _, future, stream};
 use record::ImageFacts;
+use tokio::sync::oneshot;
 use tokio_util::io::{ReaderStream, SyncIoBridge};
 
 use crate::{
@@ -238,12 +240,25 @@ async fn load(
     let total = oci::archive_bytes(&assembly.archive_layers(present));
     let mut meter = cache.start(Action::Load, &assembly.reference, Some(total));
     let (to, from) = tokio::io::duplex(WAITING_BYTES);
+    let (broken, is_broken) = oneshot::channel();
     let writer = tokio::spawn(blocking(move || {
         let to = io::BufWriter::with_capacity(CHUNK_BYTES, SyncIoBridge::new(to));
         let layers = writing.archive_layers(present);
-        oci::write_archive(&writing.reference, &writing.documents, &layers, to)
+        let written = oci::write_archive(&writing.reference, &writing.documents, &layers, to);
+        if written.is_err() {
+            let _ = broken.send(());
+        }
+        written
     }));
-    let stream = ReaderStream::with_capacity(from, CHUNK_BYTES);
+    // What was written of an archive ends like a whole one: the engine has to know that it is none.
+    let end = stream::once(is_broken).filter_map(|broken| {
+        future::ready(
+            broken
+                .ok()
+                .map(|()| Err(io::ErrorKind::UnexpectedEof.into())),
+        )
+    });
+    let stream = ReaderStream::with_capacity(from, CHUNK_BYTES).chain(end);
     let report = move |bytes: u64| meter.advance_to(bytes.min(total));
     let loaded = engine.load(stream, report).await;
     match writer.await.map_err(background)? {

@@ -270,6 +270,9 @@ pub struct RunFile {
     /// top. `None`: all there are. On a GPU only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocator_memory_bytes: Option<u64>,
+    /// Whether unified memory may be more than the GPU has, where `gpu_memory_bytes` is.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub oversubscribe: bool,
     /// The workload ends itself after this long, in seconds. It is longer than the harness waits,
     /// and so ends runs alone whose harness is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -436,6 +439,7 @@ mod tests {
             threads: None,
             gpu_memory_bytes: None,
             allocator_memory_bytes: None,
+            oversubscribe: false,
             deadline_seconds: None,
         }
     }

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use libtorch::{allocator, cuda, memory};
+use libtorch::{allocator, memory};
 use protocol::{Event, Moment, Phase, RunFile, Started, Task};
 
 use self::phases::Run;
@@ -91,7 +91,7 @@ fn attempt<W: Write>(
     let mut context = Context::default();
     let gpu = cuda.as_ref().and_then(|facts| nvml::Gpu::open(&facts.uuid));
     context.before = gpu.as_ref().and_then(nvml::Gpu::used_bytes);
-    let managed = file.variant.allocator.managed && cuda::can_manage();
+    let managed = file.variant.allocator.managed;
     let effective = |settings| device::effective_allocator(&settings, managed);
     let allocator = cuda.as_ref().map(|_| allocator::effective().map(effective));
     let allocator = allocator.transpose()?;

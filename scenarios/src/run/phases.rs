@@ -160,7 +160,8 @@ impl<'a, W: Write> Run<'a, W> {
         let mut summary = self.measure(&mut bench)?;
         // Their losses are nobody's, as those of steps that time alone asked for.
         let place = self.warmup_steps();
-        let inside = self.inside(&bench);
+        // Where lengths vary, profiled steps are not those that were measured.
+        let inside = self.inside(&bench).filter(|_| bench.lengths.is_none());
         let stretches = mem::take(&mut bench.stretches);
         let busy = self.profile((inside, &stretches), |step, observer| {
             let length = bench.lengths.map(|lengths| lengths.measured(step));

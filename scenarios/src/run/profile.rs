@@ -105,7 +105,8 @@ impl Observer for GpuMarks {
 
 /// The share of each part in which a kernel runs, and `all` without the marks: kernels of the profiled
 /// steps over the seconds of the measured ones' stretches, for under a profiler a GPU waits for the CPU
-/// as it does not otherwise. Copies count for none, as in NVML's utilisation.
+/// as it does not otherwise. Copies count for none, as in NVML's utilisation, and neither do NCCL's
+/// kernels, which wait for other ranks.
 fn busy_parts(
     all: &mut Vec<Profiled>,
     (inside, stretches): (Inside, &[f64]),
@@ -120,8 +121,10 @@ fn busy_parts(
         return Values::new();
     }
     marks.sort_by_key(|mark| mark.began);
-    let is_kernel = |one: &&Profiled| one.is_on_gpu && !one.name.starts_with("Mem");
-    let kernels = all.iter().filter(is_kernel);
+    let is_none = |name: &str| name.starts_with("Mem") || name.starts_with("nccl");
+    let kernels = all
+        .iter()
+        .filter(|one| one.is_on_gpu && !is_none(&one.name));
     let mut kernels: Vec<(u64, u64)> = kernels
         .map(|one| (one.began, one.began + one.took))
         .collect();

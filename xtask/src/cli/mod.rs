@@ -73,7 +73,7 @@ pub(crate) struct TargetArgs {
     pub(crate) sources: SourceArgs,
 }
 
-/// Who else may use the devices meanwhile.
+/// Who else may use the devices meanwhile, and what the user allows on them.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ShareArgs {
     /// Measure on a GPU that other processes use, and other sessions with this option
@@ -82,6 +82,10 @@ pub(crate) struct ShareArgs {
     /// Measure on CPUs that other processes use, and other sessions with this option
     #[arg(long, env = "TORCHGAUGE_SHARE_CPU", value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) share_cpu: bool,
+    /// Allow cells with `allocator: managed` more memory than the GPU has, where their
+    /// `limits.gpu_memory` is beyond it
+    #[arg(long)]
+    pub(crate) allow_oversubscription: bool,
 }
 
 /// Reads the word of an executor, and lists them in the help.

@@ -92,6 +92,7 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
     let share = ShareArgs {
         share_gpu: args.share_gpu,
         share_cpu: true,
+        allow_oversubscription: false,
     };
     let _ready = target.ready(&name, &share, printer).await?;
     let folder = tempfile::Builder::new().prefix("torchgauge-fit-").tempdir();

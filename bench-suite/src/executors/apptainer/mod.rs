@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Execution, Executor, ExecutorError, Finding, ImageSource, Order, Prepared, Registration,
-    container::{ContainerImage, spec},
+    container::{ContainerImage, end::unless_started, spec},
     group::{self, FOLDER_VARIABLE, follow},
     order::{no_files, no_image},
 };
@@ -93,7 +93,7 @@ impl InApptainer {
                     let message = format!("cannot start `apptainer`: {error}");
                     End::never(Reason::Engine, Stage::Start, message)
                 };
-                explain(end.unwrap_or_else(cannot), &order.log)
+                unless_started(explain(end.unwrap_or_else(cannot), &order.log), order)
             }
             Err(end) => end,
         };

@@ -114,15 +114,29 @@ pub(super) fn not_started(error: &engine::Error, stage: Stage) -> End {
     End::never(reason, stage, words)
 }
 
+/// An exit by which the image's program was not even started, as that; the log tells whose exit it is.
+pub(in crate::executors) fn unless_started(end: End, order: &Order) -> End {
+    match end {
+        End::Exited(code) if told_nothing(order) && not_executed(code, order) => {
+            let message = format!(
+                "the image's program cannot be started (status {code}); the log {} says why",
+                order.log.display()
+            );
+            End::never(Reason::ImageBroken, Stage::Start, message)
+        }
+        end => end,
+    }
+}
+
 /// Whether the init process could not execute the program: Docker's says so by its exit code, and
 /// Podman's (catatonit), which exits with 1, in the log.
-pub(super) fn not_executed(code: i64, order: &Order) -> bool {
+fn not_executed(code: i64, order: &Order) -> bool {
     const PODMANS_WORDS: &str = "failed to exec pid1";
     matches!(code, 126 | 127)
         || log::tail(&order.log).is_ok_and(|said| said.contains(PODMANS_WORDS))
 }
 
-pub(super) fn told_nothing(order: &Order) -> bool {
+fn told_nothing(order: &Order) -> bool {
     fs::metadata(order.results_file()).map_or(true, |file| file.len() == 0)
 }
 

@@ -1,6 +1,6 @@
 //! Runs in fresh, hardened containers.
 
-mod end;
+pub(super) mod end;
 mod gpu_probe;
 pub(super) mod program;
 mod ready;
@@ -34,7 +34,7 @@ use crate::{
     outcome::End,
     suite::Program,
 };
-use end::{not_executed, not_started, told_nothing};
+use end::not_started;
 
 pub(super) const REGISTRATION: Registration = Registration {
     word: "container",
@@ -163,17 +163,7 @@ impl Container {
         if let Err(error) = saved.await {
             execution.record.notes.push(format!("no log: {error}"));
         }
-        // The log tells whose exit code it is.
-        let end = match end {
-            End::Exited(code) if told_nothing(order) && not_executed(code, order) => {
-                let message = format!(
-                    "the image's program cannot be started (status {code}); the log {} says why",
-                    order.log.display()
-                );
-                End::never(Reason::ImageBroken, Stage::Start, message)
-            }
-            end => end,
-        };
+        let end = end::unless_started(end, order);
         if let Err(error) = container.remove().await {
             execution.record.warnings.push(error.to_string());
         }

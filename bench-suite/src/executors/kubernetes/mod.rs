@@ -253,7 +253,11 @@ impl Cluster {
                 let mut block = Block::of(job.name_any());
                 if self.look(&known, &mut block, part, tell).await.is_none() {
                     self.has_found.store(true, Ordering::Relaxed);
-                    self.hand_over(job, program::archives(part)?).await?;
+                    match program::archives(part) {
+                        Ok(archives) => self.hand_over(job, archives).await?,
+                        // It has its part, unless the submitter died between the two.
+                        Err(error) => tell(&error.to_string()),
+                    }
                     open.insert(part.block, block);
                 } else {
                     let ended = self.delete(&block.job).await;

@@ -1,7 +1,10 @@
 //! What programs of the user's need in Pods: their mounts, as files of a volume that the Pod's first
 //! container fills.
 
-use std::{io, path::Path};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Value, json};
 
@@ -26,8 +29,16 @@ pub(super) fn takes(program: &Program) -> Result<(), String> {
                        `environment`, and bring the others in the image";
         return Err(refused.to_owned());
     }
+    let is_taken = |target: &&str| {
+        // By what it names, not by how it is written.
+        let target: PathBuf = Path::new(target).components().collect();
+        let own = [HOME, PROGRAM].iter().any(|own| target.starts_with(own));
+        own || ["/", "/dev", "/dev/shm", "/tmp"]
+            .iter()
+            .any(|own| target == Path::new(own))
+    };
     let mut targets = program.mounts.iter().map(|mount| mount.target.as_str());
-    match targets.find(|target| [HOME, PROGRAM, "/dev/shm", "/tmp"].contains(target)) {
+    match targets.find(is_taken) {
         Some(target) => Err(format!(
             "a Pod has {target} itself; mount to another target"
         )),

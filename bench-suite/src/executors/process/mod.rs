@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Execution, Executor, ExecutorError, IMAGE_VARIABLE, ImageSource, KERNEL_CACHE, LocalRuntime,
     Order, Prepared, Registration,
-    container::program,
+    container::{end::unless_started, program},
     executor::takes_none,
     group::{self, follow},
     order::{RESULTS_FILE, RUN_FILE, no_files, no_image},
@@ -107,7 +107,7 @@ impl Process {
             let message = format!("cannot start {program}: {error}{next}");
             End::never(Reason::ImageBroken, Stage::Start, message)
         });
-        execution.ended(end)
+        execution.ended(unless_started(end, order))
     }
 }
 

@@ -38,10 +38,6 @@ use crate::{
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = exit_codes!())]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "options of a command are independent of each other"
-)]
 pub(crate) struct BenchArgs {
     /// A suite in `scenarios/`, or a file; may be given several times. Default: smoke, or the
     /// program after `--`
@@ -62,10 +58,6 @@ pub(crate) struct BenchArgs {
     /// takes at least 3 warm-up steps
     #[arg(long)]
     pub(crate) attribution: bool,
-    /// Allow cells with `allocator: managed` more memory than the GPU has, where their
-    /// `limits.gpu_memory` is beyond it
-    #[arg(long)]
-    pub(crate) allow_oversubscription: bool,
     /// Add blocks until every gated metric is decided between the first image and the others (or
     /// as --by says), or the time budget ends
     #[arg(long)]
@@ -138,8 +130,6 @@ pub(crate) async fn measure(
     };
     let plan = target.plan(&suites, blocks, None)?.only(&args.cell)?;
     let plan = plan.attributed(args.attribution)?.spread(&target.places)?;
-    let is_allowed = args.allow_oversubscription || resumed.is_some();
-    let plan = plan.within_gpus(&target.hosts, is_allowed)?;
     tell_left_out(&plan, printer);
     let deciding = deciding(args, &plan);
     if let Some(deciding) = &deciding {
@@ -227,7 +217,8 @@ impl Job<'_> {
             is_begun,
         } = self.place;
         let ready = target.ready(&name, &self.share, printer).await?;
-        let mut plan = self.plan;
+        let allows = self.share.allow_oversubscription;
+        let mut plan = self.plan.oversubscribed(allows);
         plan.session = record::Session {
             deciding: self.deciding,
             asked: Some(target.asked(self.suites, self.cells)),
@@ -244,6 +235,7 @@ impl Job<'_> {
                 places: Vec::new(),
                 shares_gpu: self.share.share_gpu,
                 shares_cpu: self.share.share_cpu,
+                oversubscribes_gpu: allows,
                 engine_retries: Some(ENGINE_RETRIES),
             },
             ..plan.session

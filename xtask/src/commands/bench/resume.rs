@@ -84,6 +84,7 @@ pub(crate) fn as_begun(session: &Session, sources: &mut SourceArgs, share: &mut 
     or(&mut sources.base_archive, asked.base_archive);
     share.share_gpu |= session.policy.shares_gpu;
     share.share_cpu |= session.policy.shares_cpu;
+    share.allow_oversubscription |= session.policy.oversubscribes_gpu;
 }
 
 /// Refuses an option that says something else than the session was begun with.

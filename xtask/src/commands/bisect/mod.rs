@@ -142,6 +142,7 @@ fn begin(args: &BisectArgs) -> Result<(Bisection, PathBuf)> {
         engine,
         share_gpu: args.share.share_gpu,
         share_cpu: args.share.share_cpu,
+        allow_oversubscription: args.share.allow_oversubscription,
     };
     let suite = step::suite(&asked)?;
     step::check(&asked, &suite)?;

@@ -231,6 +231,7 @@ async fn measure(
         share: ShareArgs {
             share_gpu: search.asked.share_gpu,
             share_cpu: search.asked.share_cpu,
+            allow_oversubscription: search.asked.allow_oversubscription,
         },
         place,
         target: &mut target,
