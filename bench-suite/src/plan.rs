@@ -583,6 +583,22 @@ mod tests {
         }
     }
 
+    #[test]
+    fn unified_memory_alone_may_be_more_than_a_gpu_has() {
+        const SUITE: &str = "version: 1\ndescription: d\nscenarios:\n\
+            - {name: a, model: vit-tiny, devices: [cuda], axes: {allocator: [native, managed]}}\n";
+        let allowed = |is_allowed: bool| {
+            let plan = plan_of(SUITE, &["local"], Device::Cuda(0), None).unwrap();
+            let cells = plan.oversubscribed(is_allowed).cells.into_iter();
+            let allowed = cells.filter(|cell| cell.oversubscribes);
+            allowed
+                .map(|cell| cell.plan.axes["allocator"].clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(allowed(true), ["managed"]);
+        assert!(allowed(false).is_empty());
+    }
+
     /// All else is read before they begin, and a session that has them is compared as any other.
     #[test]
     fn profiled_steps_count_for_programs_that_run_to_their_exit_alone() {
