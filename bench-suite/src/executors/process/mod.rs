@@ -107,7 +107,12 @@ impl Process {
             let message = format!("cannot start {program}: {error}{next}");
             End::never(Reason::ImageBroken, Stage::Start, message)
         });
-        execution.ended(unless_started(end, order))
+        // A workload of the user's own (--scenario-binary) may end so by itself.
+        execution.ended(if is_in_pod() {
+            unless_started(end, order)
+        } else {
+            end
+        })
     }
 }
 
