@@ -60,10 +60,10 @@ pub struct Asked {
     /// The executor, with its argument; `None`: the first that works.
     pub engine: Option<String>,
     pub share_gpu: bool,
+    pub share_cpu: bool,
     /// Whether unified memory may be more than a GPU has.
     #[serde(default)]
     pub allow_oversubscription: bool,
-    pub share_cpu: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

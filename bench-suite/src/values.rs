@@ -141,12 +141,10 @@ pub(crate) fn put(values: &mut Values, name: &str, value: Option<f64>) {
 }
 
 /// Unified memory is not all on the GPU, where no page was touched yet or more is held than fits: what
-/// is reserved bounds nothing there, and nothing it.
+/// a process holds there is not bound by what is reserved.
 fn leave_out_unified(all: &mut Values) {
-    for scope in ["", "run_"] {
-        for name in ["peak_allocated_bytes", "peak_reserved_bytes"] {
-            all.remove(&format!("{scope}{name}"));
-        }
+    for name in ["process_peak_bytes", "run_process_peak_bytes"] {
+        all.remove(name);
     }
 }
 

@@ -142,22 +142,16 @@ impl StepWatch {
         part_ratios(spans, (self.inner, self.data), "host_cpu_ratio")
     }
 
-    /// The times. Waits for the GPU.
-    pub fn laps(&self) -> Result<Vec<Lap>> {
+    /// The times of each step, and the mean seconds from each mark of a step to the next one. Waits
+    /// for the GPU.
+    pub fn laps(&self) -> Result<(Vec<Lap>, Vec<f64>)> {
         let times = self.stopwatch.seconds()?;
         let laps = times.chunks_exact(self.inner + 1);
-        Ok(laps.map(|times| lap(times, self.data)).collect())
-    }
-
-    /// Mean seconds from each mark of a step to the next one. Waits for the GPU.
-    pub fn stretches(&self) -> Result<Vec<f64>> {
-        let times = self.stopwatch.seconds()?;
-        let laps = times.len() / (self.inner + 1);
         let mut means = vec![0.0; self.inner + 1];
         for (place, seconds) in times.iter().enumerate() {
-            means[place % (self.inner + 1)] += seconds / laps as f64;
+            means[place % (self.inner + 1)] += seconds / laps.len() as f64;
         }
-        Ok(means)
+        Ok((laps.map(|times| lap(times, self.data)).collect(), means))
     }
 }
 
@@ -284,8 +278,13 @@ mod tests {
             watch.backward(0).unwrap();
             watch.mark().unwrap();
         }
-        let laps = watch.laps().unwrap();
+        let (laps, stretches) = watch.laps().unwrap();
         assert_eq!(laps.len(), 2);
+        let (whole, parts) = (
+            laps[0].seconds + laps[1].seconds,
+            stretches.iter().sum::<f64>(),
+        );
+        assert!((whole - 2.0 * parts).abs() < 1e-9, "{stretches:?}");
         assert!(laps.iter().all(|lap| lap.parts.is_some()));
         assert_eq!(watch.host_loads().len(), 4);
         let mut whole = StepWatch::new(1, None, Device::Cpu).unwrap();

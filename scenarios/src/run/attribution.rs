@@ -107,7 +107,7 @@ impl StepObserver<'_> {
     }
 
     fn values(&self, work: &Work) -> Result<Values, Error> {
-        let parts = self.watch.laps()?.first().and_then(|lap| lap.parts);
+        let parts = self.watch.laps()?.0.first().and_then(|lap| lap.parts);
         let parts = parts.as_ref().map(values).unwrap_or_default();
         let parts = parts.into_iter();
         let mut all: Values = parts

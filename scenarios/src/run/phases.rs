@@ -435,8 +435,8 @@ impl<'a, W: Write> Run<'a, W> {
         if is_series && file.variant.data != Some(Data::Folder) {
             check_falling(&steps)?;
         }
-        let laps = watch.laps()?;
-        bench.stretches = watch.stretches()?;
+        let laps;
+        (laps, bench.stretches) = watch.laps()?;
         self.write_steps(bench.lengths, &laps, &losses, &skips)?;
         let world = self.ranks.as_ref().map_or(1, Ranks::world);
         let own_samples = file.variant.own_samples(world);

@@ -90,8 +90,7 @@ fn check(model: Model, task: Task, variant: &str, effective_batch: u32) -> Value
     );
     let sum: f64 = steps.iter().map(|step| step.values["step_seconds"]).sum();
     assert!(sum <= of("measured_seconds"), "{sum}");
-    // Of milliseconds in all: a machine at work elsewhere takes the process away for longer.
-    assert!(sum > 0.05 * of("measured_seconds"), "{sum}");
+    assert!(sum > 0.5 * of("measured_seconds"), "{sum}");
     let trains = task == Task::Training;
     for step in &steps {
         let of = |name: &str| step.values.get(name).copied();

@@ -154,7 +154,14 @@ mod tests {
         for target in ["/workspace", "/tmp/x", "/programs"] {
             check(target).unwrap();
         }
-        for target in ["/tmp", "/program", "/dev/shm"] {
+        for target in [
+            "/tmp",
+            "/program",
+            "/dev/shm",
+            "/program/torchgauge",
+            "//tmp",
+            "/tmp/.",
+        ] {
             let error = check(target).unwrap_err();
             assert!(error.contains("mount to another target"), "{error}");
         }

@@ -64,7 +64,7 @@ pub(crate) struct BisectArgs {
     /// Go on with a search that was cut off, as it was begun: no other option is needed
     #[arg(long, value_name = "DIR", conflicts_with_all = [
         "suite", "good", "bad", "metric", "error", "time_budget", "blocks", "image", "share_gpu",
-        "command"
+        "allow_oversubscription", "command"
     ])]
     pub(crate) resume: Option<PathBuf>,
     /// Name the images that would be searched, and start nothing
