@@ -33,6 +33,7 @@ mod words;
 mod write;
 
 pub use model::{Report, Source, View};
+pub use plots::attribution;
 pub use render::json;
 pub use session::{html, markdown, text, write};
 pub use words::format;

@@ -15,10 +15,11 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use cli::exit_codes;
 use commands::{
-    bench::BenchArgs, bisect::BisectArgs, claims::ClaimsArgs, compare::CompareArgs, dist::DistArgs,
-    doctor::DoctorArgs, driver::DriverCommand, fit::FitArgs, history::HistoryArgs,
-    images::ImagesCommand, ledger::LedgerArgs, node::NodeArgs, pod::PodCommand, report::ReportArgs,
-    scenarios::ScenariosCommand, site::SiteArgs, test::TestArgs, trend::TrendArgs,
+    attribution::AttributionArgs, bench::BenchArgs, bisect::BisectArgs, claims::ClaimsArgs,
+    compare::CompareArgs, dist::DistArgs, doctor::DoctorArgs, driver::DriverCommand, fit::FitArgs,
+    history::HistoryArgs, images::ImagesCommand, ledger::LedgerArgs, node::NodeArgs,
+    pod::PodCommand, report::ReportArgs, scenarios::ScenariosCommand, site::SiteArgs,
+    test::TestArgs, trend::TrendArgs,
 };
 use printer::Printer;
 
@@ -40,6 +41,8 @@ struct Cli {
 enum Command {
     /// Run suites in images and draw the report
     Bench(Box<BenchArgs>),
+    /// Attribute a step's memory and time to the modules of the model
+    Attribution(Box<AttributionArgs>),
     /// Find the image that brought a regression
     Bisect(Box<BisectArgs>),
     /// Find the largest batch that trains within a memory budget
@@ -113,6 +116,7 @@ async fn main() -> ExitCode {
     };
     let ended = match &cli.command {
         Command::Bench(args) => commands::bench::run(args, &printer).await,
+        Command::Attribution(args) => commands::attribution::run(args, &printer).await,
         Command::Bisect(args) => commands::bisect::run(args, &printer).await,
         Command::Claims(args) => commands::claims::run(args, &printer),
         Command::Compare(args) => commands::compare::run(args, &printer),

@@ -18,6 +18,7 @@ mod time;
 mod timeline;
 
 use crate::model::View;
+pub use modules::attribution;
 use plot::Drawing;
 pub(crate) use plot::Plot;
 

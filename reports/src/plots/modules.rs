@@ -8,6 +8,7 @@ use super::plot::{Drawing, Plot, by_group};
 use crate::{
     charts::{Chart, Node, Tree},
     model::{Group, View},
+    render::text::{Style, columns},
     svg::ink::Ink,
     words::format::Quantity::{self, Bytes, Seconds},
 };
@@ -49,8 +50,12 @@ fn sum(values: &Values, columns: std::ops::Range<usize>) -> f64 {
 /// The modules of a step, by name; the step itself among them.
 type Modules<'a> = BTreeMap<&'a str, &'a Values>;
 
-fn chart(view: &View, group: &Group) -> Option<Chart> {
-    let attributed = group.lanes().filter_map(|(row, cell)| {
+/// The attributed cells of a group, by name, with the modules of each and the step itself.
+fn attributed<'a>(
+    view: &'a View,
+    group: &'a Group,
+) -> impl Iterator<Item = (String, Modules<'a>, &'a Values)> {
+    group.lanes().filter_map(|(row, cell)| {
         let mut runs = view.good_runs(cell).into_iter();
         let run = runs.find(|run| !run.modules.is_empty())?;
         let modules = run.modules.iter();
@@ -58,19 +63,53 @@ fn chart(view: &View, group: &Group) -> Option<Chart> {
         let modules: Modules = modules.collect();
         let step = *modules.get(Module::STEP)?;
         Some((view.name_in(&row.label, cell), modules, step))
-    });
+    })
+}
+
+fn chart(view: &View, group: &Group) -> Option<Chart> {
     let size = |step| sum(step, 0..4);
-    let (name, modules, step) =
-        attributed.max_by(|(.., one), (.., other)| size(one).total_cmp(&size(other)))?;
-    let outermost = modules.keys().filter(|name| Module::is_outermost(name));
-    let parts = outermost.filter_map(|name| node(&modules, name, ""));
-    let mut root = of("step", step, parts.collect());
+    let (name, modules, step) = attributed(view, group)
+        .max_by(|(.., one), (.., other)| size(one).total_cmp(&size(other)))?;
+    let mut root = tree(&modules, step);
     root.ink = Some(Ink::Axis);
     let quantity = Bytes;
     Some(Chart {
         subtitle: format!("{name}, the largest step"),
         ..Tree { quantity, root }.chart()
     })
+}
+
+/// Every attributed cell as an indented table, for a terminal.
+#[must_use]
+pub fn attribution(view: &View, style: Style) -> String {
+    let heads = COLUMNS.iter().map(|(head, ..)| (*head).to_owned());
+    let heads: Vec<String> = ["module".to_owned()].into_iter().chain(heads).collect();
+    let cells = view.groups.iter().flat_map(|group| {
+        let cells = attributed(view, group);
+        cells.map(|(name, modules, step)| (&group.scenario, name, tree(&modules, step)))
+    });
+    let tables = cells.map(|(scenario, name, root)| {
+        let mut rows = Vec::new();
+        add_rows(&mut rows, &root, 0);
+        format!("{scenario}, {name}\n{}", columns(&heads, &rows, style))
+    });
+    tables.collect::<Vec<String>>().join("\n")
+}
+
+fn add_rows(rows: &mut Vec<Vec<String>>, node: &Node, depth: usize) {
+    let values = node.more.iter().map(|(_, value)| value.clone());
+    let values = values.map(Option::unwrap_or_default);
+    let name = format!("{}{}", "  ".repeat(depth), node.name);
+    rows.push([name].into_iter().chain(values).collect());
+    for part in &node.parts {
+        add_rows(rows, part, depth + 1);
+    }
+}
+
+fn tree(modules: &Modules<'_>, step: &Values) -> Node {
+    let outermost = modules.keys().filter(|name| Module::is_outermost(name));
+    let parts = outermost.filter_map(|name| node(modules, name, ""));
+    of("step", step, parts.collect())
 }
 
 /// A module with those inside it; `around` is the name of the one around it. `None` where it takes

@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub(crate) mod attribution;
 pub(crate) mod bench;
 pub(crate) mod bisect;
 pub(crate) mod claims;

@@ -1,0 +1,67 @@
+//! `cargo xtask attribution`: which modules of a model take memory and time.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::{
+    cli::{ShareArgs, TargetArgs, exit_codes},
+    commands::{
+        bench::{self, BenchArgs},
+        fit,
+        program::ProgramArgs,
+    },
+    error::Result,
+    printer::{self, Printer},
+};
+
+#[derive(Debug, Clone, Args)]
+#[command(after_help = exit_codes!())]
+pub(crate) struct AttributionArgs {
+    /// A suite, by name or file, or one of its scenarios: `SUITE:SCENARIO`; every cell runs once,
+    /// with at least 3 warm-up steps
+    #[arg(value_name = "SUITE[:SCENARIO]")]
+    scenario: String,
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    share: ShareArgs,
+    /// The session's folder; default: `sessions/` and the session's name
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// Runs each cell once, and prints its modules after the report's table.
+pub(crate) async fn run(args: &AttributionArgs, printer: &Printer) -> Result<()> {
+    // A scenario that the suite lacks is refused before anything is made ready.
+    let suite = fit::suite(&args.scenario)?;
+    let scenario = args.scenario.rsplit_once(':');
+    let args = BenchArgs {
+        suite: vec![
+            scenario
+                .map_or(&*args.scenario, |(suite, _)| suite)
+                .to_owned(),
+        ],
+        cell: suite.scenarios.into_iter().map(|one| one.name).collect(),
+        target: args.target.clone(),
+        share: args.share.clone(),
+        blocks: Some(1),
+        attribution: true,
+        until_decided: false,
+        time_budget: None,
+        by: None,
+        out: args.out.clone(),
+        resume: None,
+        dry_run: false,
+        program: ProgramArgs::default(),
+        program_suite: None,
+    };
+    let Some((folder, totals)) = bench::measure(&args, printer).await? else {
+        return Ok(());
+    };
+    let sources = [reports::Source::read(&folder)?];
+    let view = reports::View::of(&sources);
+    let tables = reports::attribution(&view, printer::table_style());
+    printer.raw(&format!("\n{tables}"));
+    bench::end(totals, "bench", &folder)
+}
