@@ -186,6 +186,9 @@ fn session(request: &Request<'_>, blocks: u32) -> Result<Session, PlanError> {
     })
 }
 
+/// The fewest warm-up steps of which one is attributed to modules.
+const ATTRIBUTION_WARMUP: u32 = 3;
+
 impl Plan {
     /// Plans every cell of every suite on every image.
     pub fn new(request: &Request<'_>) -> Result<Self, PlanError> {
@@ -280,14 +283,18 @@ impl Plan {
         Ok(self)
     }
 
-    /// Attributes a warm-up step of each cell to the model's modules where that can be, if asked.
+    /// Attributes a warm-up step of each cell to the model's modules where that can be, if asked; a
+    /// cell of fewer warm-up steps than that takes gets as many.
     pub fn attributed(mut self, is_asked: bool) -> Result<Self, PlanError> {
         let mut problem = is_asked.then_some("there is no cell");
         for cell in self.cells.iter_mut().filter(|_| is_asked) {
             let mut steps = cell.plan.steps;
             steps.attribution = true;
+            steps.warmup = steps.warmup.max(ATTRIBUTION_WARMUP);
             let found = cell.work.check_attribution(&steps).err();
-            cell.plan.steps.attribution = found.is_none();
+            if found.is_none() {
+                cell.plan.steps = steps;
+            }
             problem = problem.and(found);
         }
         problem.map_or(Ok(self), |problem| {

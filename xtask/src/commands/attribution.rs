@@ -8,7 +8,6 @@ use crate::{
     cli::{ShareArgs, TargetArgs, exit_codes},
     commands::{
         bench::{self, BenchArgs},
-        fit,
         program::ProgramArgs,
     },
     error::Result,
@@ -33,16 +32,13 @@ pub(crate) struct AttributionArgs {
 
 /// Runs each cell once, and prints its modules after the report's table.
 pub(crate) async fn run(args: &AttributionArgs, printer: &Printer) -> Result<()> {
-    // A scenario that the suite lacks is refused before anything is made ready.
-    let suite = fit::suite(&args.scenario)?;
-    let scenario = args.scenario.rsplit_once(':');
+    let (suite, scenario) = match args.scenario.rsplit_once(':') {
+        Some((suite, scenario)) => (suite, Some(scenario)),
+        None => (&*args.scenario, None),
+    };
     let args = BenchArgs {
-        suite: vec![
-            scenario
-                .map_or(&*args.scenario, |(suite, _)| suite)
-                .to_owned(),
-        ],
-        cell: suite.scenarios.into_iter().map(|one| one.name).collect(),
+        suite: vec![suite.to_owned()],
+        cell: scenario.into_iter().map(str::to_owned).collect(),
         target: args.target.clone(),
         share: args.share.clone(),
         blocks: Some(1),

@@ -54,8 +54,8 @@ pub(crate) struct BenchArgs {
     /// How many times every cell runs, with --until-decided at most; default: what the suite says, and 1000 with --until-decided
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) blocks: Option<u32>,
-    /// Attribute memory and time of a warm-up step to the modules of the model, for the report; it
-    /// takes at least 3 warm-up steps
+    /// Attribute memory and time of a warm-up step to the modules of the model, for the report; at
+    /// least 3 warm-up steps run then
     #[arg(long)]
     pub(crate) attribution: bool,
     /// Add blocks until every gated metric is decided between the first image and the others (or
