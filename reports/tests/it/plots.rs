@@ -43,6 +43,24 @@ fn modules_are_an_icicle_with_an_indented_table() {
 }
 
 #[test]
+fn attributed_cells_are_indented_tables_in_a_terminal() {
+    let style = reports::text::Style::Terminal(200);
+    let of = |source| reports::attribution(&View::of(&[source]), style);
+    assert_eq!(of(Fake::gpu().source()), "");
+    let found = of(support::swept());
+    let row = |start: &str| {
+        let row = found.lines().find(|line| line.trim_start().starts_with(start));
+        row.unwrap_or_else(|| panic!("{start} in {found}"))
+    };
+    assert_eq!(found.matches("forward keeps").count(), 4, "a table a cell: {found}");
+    assert!(found.starts_with("sweep, "), "{found}");
+    let depth = |start| row(start).find(start).unwrap();
+    assert_eq!(depth("encoder.layer"), depth("step") + 2);
+    assert_eq!(depth("0 "), depth("step") + 4);
+    assert!(row("encoder.layer").contains("144.0 MiB"), "{found}");
+}
+
+#[test]
 fn each_version_is_held_against_the_one_before_it() {
     let sources = [three_versions()];
     let view = View::of(&sources);
