@@ -367,6 +367,7 @@ fn what_a_gpu_says_of_llamas_serving_and_fragmentation_is_on_their_first_screens
         ],
     );
     check("h100-gpus", &["Scaling efficiency", "resnet50"]);
+    check("h100-gpus-shards", &["Bus bandwidth", "vit-l16-sharded"]);
     check(
         "h100-interference",
         &[
