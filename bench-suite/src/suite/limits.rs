@@ -7,7 +7,7 @@ use engine::Ipc;
 use record::Method;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use strict_yaml::{Document, KeyPath, YamlError, did_you_mean};
+use strict_yaml::{Spot, YamlError};
 
 use super::units::{Bytes, Time};
 
@@ -152,14 +152,12 @@ pub struct Ulimit {
 }
 
 impl LimitsFile {
-    pub(super) fn check(&self, document: &Document, path: &KeyPath) -> Result<(), YamlError> {
+    pub(super) fn check(&self, at: &Spot<'_>) -> Result<(), YamlError> {
         let wrong = |key: &str, got: &dyn fmt::Display, expected: &str| {
-            Err(document.error_expecting(
-                &path.clone().key(key),
-                format!("a value out of range: {got}"),
-                format!("expected {expected}"),
-                None,
-            ))
+            let message = format!("a value out of range: {got}");
+            Err(at
+                .key(key)
+                .expecting(message, format!("expected {expected}"), None))
         };
         if let Some(cpus) = self.cpus
             && !(0.01..=65536.0).contains(&cpus)
@@ -187,23 +185,17 @@ impl LimitsFile {
             return wrong("cpuset", set, "CPUs by number, such as 0-3,8");
         }
         for (name, limit) in &self.ulimits {
-            let at = path.clone().key("ulimits").key(name.as_str());
+            let at = at.key("ulimits").key(name);
             if !Method::ULIMITS.contains(&name.as_str()) {
-                return Err(document.error_at_key(
-                    &at,
-                    format!("unknown resource limit `{name}`"),
-                    format!("expected one of {}", Method::ULIMITS.join(", ")),
-                    did_you_mean(name, Method::ULIMITS),
-                ));
+                let message = format!("unknown resource limit `{name}`");
+                let at = at.on_key();
+                return Err(at.unknown(message, "expected one of ", name, &Method::ULIMITS));
             }
             let out_of_range = limit.soft < -1 || limit.hard < -1;
             if out_of_range || limit.hard != -1 && (limit.soft == -1 || limit.soft > limit.hard) {
-                return Err(document.error_expecting(
-                    &at,
-                    format!("soft {} with hard {}", limit.soft, limit.hard),
-                    "expected -1 (unlimited) or more, soft at most hard",
-                    None,
-                ));
+                let message = format!("soft {} with hard {}", limit.soft, limit.hard);
+                let expected = "expected -1 (unlimited) or more, soft at most hard";
+                return Err(at.expecting(message, expected, None));
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use protocol::MOST_RANKS;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::Value;
-use strict_yaml::{Document, KeyPath, YamlError};
+use strict_yaml::{Spot, YamlError};
 
 use super::{program::Program, scenario::ScenarioVariant, scenario::Work, units::within};
 
@@ -66,16 +66,17 @@ impl RanksFile {
     }
 
     /// `at`: the scenario.
-    pub(super) fn check(&self, document: &Document, at: &KeyPath) -> Result<(), YamlError> {
+    pub(super) fn check(&self, at: &Spot<'_>) -> Result<(), YamlError> {
         let mut counts = self.counts.iter().enumerate();
         let repeated = counts.any(|(place, count)| self.counts[..place].contains(count));
         if repeated || self.counts.is_empty() {
-            let at = at.clone().key(RANKS_AXIS);
             let expected = "expected each count once";
-            return Err(document.error_expecting(&at, "no set of counts", expected, None));
+            return Err(at
+                .key(RANKS_AXIS)
+                .expecting("no set of counts", expected, None));
         }
         let mut counts = self.counts.iter();
-        counts.try_for_each(|&count| within(document, at, RANKS_AXIS, count, 1..=MOST_RANKS))
+        counts.try_for_each(|&count| within(at, RANKS_AXIS, count, 1..=MOST_RANKS))
     }
 
     /// Each variant once for every count.

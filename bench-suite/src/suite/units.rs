@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
-use strict_yaml::{Document, KeyPath, YamlError};
+use strict_yaml::{Spot, YamlError};
 
 /// A stretch of time, written `90s`, `5min`, `1h 30min`, from so many milliseconds to so many hours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,8 +140,7 @@ impl JsonSchema for Bytes {
 
 /// Whether the number at this key is within these.
 pub(super) fn within(
-    document: &Document,
-    at: &KeyPath,
+    at: &Spot<'_>,
     key: &str,
     got: u32,
     range: RangeInclusive<u32>,
@@ -150,12 +149,9 @@ pub(super) fn within(
         return Ok(());
     }
     let (least, most) = range.into_inner();
-    Err(document.error_expecting(
-        &at.clone().key(key),
-        format!("a value out of range: {got}"),
-        format!("expected a whole number from {least} to {most}"),
-        None,
-    ))
+    let message = format!("a value out of range: {got}");
+    let expected = format!("expected a whole number from {least} to {most}");
+    Err(at.key(key).expecting(message, expected, None))
 }
 
 #[cfg(test)]

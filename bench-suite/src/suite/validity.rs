@@ -4,7 +4,7 @@ use protocol::Device;
 use record::ValidityLimits;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
-use strict_yaml::{Document, KeyPath, YamlError};
+use strict_yaml::{Spot, YamlError};
 
 use super::units::{Wait, scalar, within};
 
@@ -78,9 +78,9 @@ impl JsonSchema for Limit {
 }
 
 impl ValidityFile {
-    pub(super) fn check(&self, document: &Document, path: &KeyPath) -> Result<(), YamlError> {
+    pub(super) fn check(&self, at: &Spot<'_>) -> Result<(), YamlError> {
         self.repeats.map_or(Ok(()), |repeats| {
-            within(document, path, "repeats", repeats, 0..=MOST_REPEATS)
+            within(at, "repeats", repeats, 0..=MOST_REPEATS)
         })
     }
 

@@ -12,7 +12,7 @@ use std::{
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
-use strict_yaml::{Document, KeyPath, YamlError};
+use strict_yaml::{Document, YamlError};
 
 use crate::{
     Digest, Flavour,
@@ -239,17 +239,11 @@ impl LibtorchSpec {
 impl Spec {
     /// Reads and checks a spec. `folder` is what relative paths in it start from.
     pub(crate) fn read(document: &Document, folder: &Path) -> Result<Self, YamlError> {
-        let version = KeyPath::root().key("version");
-        let found = document
-            .value()
-            .get("version")
-            .and_then(serde_json::Value::as_u64);
+        let found = document.value()["version"].as_u64();
         if let Some(found) = found.filter(|found| !(1..=u64::from(SPEC_VERSION)).contains(found)) {
-            return Err(document.error_at(
-                &version,
-                format!("version {found} of the image format is not known"),
-                Some("this build of Torchgauge reads versions 1 and 2".to_owned()),
-            ));
+            let message = format!("version {found} of the image format is not known");
+            let help = "this build of Torchgauge reads versions 1 and 2".to_owned();
+            return Err(document.top().key("version").error(message, Some(help)));
         }
         let mut spec = document.read_whole(&STAND_INS, |document| {
             let spec: Self = document.parse()?;
@@ -270,55 +264,45 @@ impl Spec {
     }
 
     fn check(&self, document: &Document) -> Result<(), YamlError> {
-        let root = KeyPath::root;
+        let top = document.top();
+        let refuse = |key: &str, message: &str, help: &str| {
+            Err(top.key(key).error(message, Some(help.to_owned())))
+        };
         if self.description.contains(char::is_control) {
-            return Err(document.error_at(
-                &root().key("description"),
-                "the description holds line ends or other control characters".to_owned(),
-                Some("one line of text".to_owned()),
-            ));
+            let message = "the description holds line ends or other control characters";
+            return refuse("description", message, "one line of text");
         }
         if let LibtorchSpec::Wheels { version, .. } = &self.libtorch
             && let Err(error) = tch_for(version)
         {
-            let at = root().key("libtorch").key("version");
-            return Err(document.error_at(&at, error.to_string(), None));
+            let at = top.key("libtorch").key("version");
+            return Err(at.error(error.to_string(), None));
         }
         if self.base == Base::Debian && matches!(self.libtorch, LibtorchSpec::Inside { .. }) {
-            return Err(document.error_at(
-                &root().key("libtorch"),
-                "the Debian base holds no libtorch".to_owned(),
-                Some("`inside` goes with `base: {image: …}` or `base: {archive: …}`".to_owned()),
-            ));
+            let help = "`inside` goes with `base: {image: …}` or `base: {archive: …}`";
+            return refuse("libtorch", "the Debian base holds no libtorch", help);
         }
         let is_inside = matches!(self.libtorch, LibtorchSpec::Inside { .. });
         let has_gpu_code = self.libtorch.flavour() == Flavour::Cuda && !is_inside;
         if !self.gpu_architectures.is_empty() && !has_gpu_code {
-            return Err(document.error_at_key(
-                &root().key("gpu_architectures"),
-                "there is no GPU code to empty",
-                "goes with a CUDA libtorch out of wheels or an installed PyTorch",
-                Some("the libraries that a base holds stay as they are".to_owned()),
-            ));
+            let expected = "goes with a CUDA libtorch out of wheels or an installed PyTorch";
+            let help = Some("the libraries that a base holds stay as they are".to_owned());
+            let at = top.key("gpu_architectures").on_key();
+            return Err(at.expecting("there is no GPU code to empty", expected, help));
         }
         for (name, value) in &self.environment {
             let fits = !name.is_empty()
                 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
                 && !name.starts_with(|c: char| c.is_ascii_digit());
-            let path = root().key("environment").key(name);
+            let at = top.key("environment").key(name);
             if !fits {
-                return Err(document.error_at(
-                    &path,
-                    format!("`{name}` is no name of an environment variable"),
-                    Some("letters, digits and `_`, not starting with a digit".to_owned()),
-                ));
+                let message = format!("`{name}` is no name of an environment variable");
+                let help = "letters, digits and `_`, not starting with a digit".to_owned();
+                return Err(at.error(message, Some(help)));
             }
             if value.contains('\0') {
-                return Err(document.error_at(
-                    &path,
-                    format!("the value of `{name}` holds a NUL character"),
-                    Some("no environment variable can".to_owned()),
-                ));
+                let message = format!("the value of `{name}` holds a NUL character");
+                return Err(at.error(message, Some("no environment variable can".to_owned())));
             }
         }
         self.check_pinned(document)?;
@@ -341,15 +325,10 @@ impl Spec {
         } else {
             "names no digest, so it may be another image tomorrow"
         };
-        Err(document.error_at(
-            &KeyPath::root().key("base").key("image"),
-            format!("`{reference}` {what}"),
-            Some(
-                "write REFERENCE@sha256:…; `docker image inspect REFERENCE` shows the digest \
-                 under RepoDigests, and of an image that was never pushed its Id serves"
-                    .to_owned(),
-            ),
-        ))
+        let help = "write REFERENCE@sha256:…; `docker image inspect REFERENCE` shows the digest \
+                    under RepoDigests, and of an image that was never pushed its Id serves";
+        let at = document.top().key("base").key("image");
+        Err(at.error(format!("`{reference}` {what}"), Some(help.to_owned())))
     }
 
     /// A digest of what the spec means: comments, order and spelling do not count.
