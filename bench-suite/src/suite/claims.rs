@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use metrics::Rows;
 use protocol::{Model, Task};
 use record::{CellChoice, ChosenCell, Claim};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::json_schema;
 use serde::Deserialize;
 use serde_json::Value;
 use strict_yaml::{Document, Segment, Spot, YamlError, did_you_mean};
 use verdict::ClaimProblem;
 
 use super::{
-    axes::{axis_schemas, parameter_schema},
+    axes::{axis_schemas, parameter_schema, schema_of},
     scenario::{DeviceKind, Scenario},
     values::{Reading, one_value},
 };
@@ -22,30 +22,24 @@ use super::{
 #[serde(transparent)]
 pub(super) struct CellFile(CellChoice<Value>);
 
-impl JsonSchema for CellFile {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Cell".into()
+schema_of!(CellFile as "Cell", generator => {
+    let mut keys = axis_schemas(generator);
+    for (key, what) in [
+        ("scenario", "The scenario, of a claim about two"),
+        ("image", "The image's name"),
+        ("libtorch", "The image's libtorch; `2.6` is every 2.6.x"),
+    ] {
+        let form = serde_json::json!({ "type": "string", "minLength": 1, "description": what });
+        keys.insert(key.into(), form);
     }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut keys = axis_schemas(generator);
-        for (key, what) in [
-            ("scenario", "The scenario, of a claim about two"),
-            ("image", "The image's name"),
-            ("libtorch", "The image's libtorch; `2.6` is every 2.6.x"),
-        ] {
-            let form = serde_json::json!({ "type": "string", "minLength": 1, "description": what });
-            keys.insert(key.into(), form);
-        }
-        json_schema!({
-            "type": "object",
-            "description": "Cells by scenario, image and some of their axes; what neither cell of \
-                            a claim names is the same in both",
-            "properties": keys,
-            "additionalProperties": parameter_schema(false),
-        })
-    }
-}
+    json_schema!({
+        "type": "object",
+        "description": "Cells by scenario, image and some of their axes; what neither cell of \
+                        a claim names is the same in both",
+        "properties": keys,
+        "additionalProperties": parameter_schema(false),
+    })
+});
 
 /// Checks every claim, and that cells of the suite fit it.
 pub(super) fn read(

@@ -4,13 +4,13 @@ use std::{cell::Cell, collections::BTreeMap};
 
 use protocol::Axes;
 use record::Reason;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::json_schema;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::Value;
 use strict_yaml::{Spot, YamlError};
 
 use super::{
-    axes::{Exclusion, list_schemas, parameter_schema},
+    axes::{Exclusion, device_schemas, parameter_schema, schema_of},
     scenario::{DeviceKind, ScenarioVariant, Work},
     values::{Given, Picked, Reading, values},
 };
@@ -37,44 +37,30 @@ impl<'de> Deserialize<'de> for Expect {
     }
 }
 
-impl JsonSchema for Expect {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Expect".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let entry = generator.subschema_for::<Entry>();
-        json_schema!({
-            "description": "How runs are to fail; of a list the first entry that fits a run holds",
-            "anyOf": [entry, { "type": "array", "items": entry }],
-        })
-    }
-}
+schema_of!(Expect as "Expect", generator => {
+    let entry = generator.subschema_for::<Entry>();
+    json_schema!({
+        "description": "How runs are to fail; of a list the first entry that fits a run holds",
+        "anyOf": [entry, { "type": "array", "items": entry }],
+    })
+});
 
 struct Entry;
 
-impl JsonSchema for Entry {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "ExpectEntry".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut keys = list_schemas(generator);
-        let device = generator.subschema_for::<DeviceKind>();
-        keys.insert("device".into(), device.into());
-        let outcomes = Reason::ALL.into_iter().filter(|one| one.can_be_expected());
-        let outcomes: Vec<_> = outcomes.map(Reason::word).collect();
-        keys.insert("outcome".into(), serde_json::json!({ "enum": outcomes }));
-        json_schema!({
-            "type": "object",
-            "description": "How runs are to fail, and which: axis to one value or a list of \
-                            values, and device",
-            "properties": keys,
-            "required": ["outcome"],
-            "additionalProperties": parameter_schema(true),
-        })
-    }
-}
+schema_of!(Entry as "ExpectEntry", generator => {
+    let mut keys = device_schemas(generator);
+    let outcomes = Reason::ALL.into_iter().filter(|one| one.can_be_expected());
+    let outcomes: Vec<_> = outcomes.map(Reason::word).collect();
+    keys.insert("outcome".into(), serde_json::json!({ "enum": outcomes }));
+    json_schema!({
+        "type": "object",
+        "description": "How runs are to fail, and which: axis to one value or a list of \
+                        values, and device",
+        "properties": keys,
+        "required": ["outcome"],
+        "additionalProperties": parameter_schema(true),
+    })
+});
 
 /// A variant with how its runs are to fail.
 pub(super) fn expecting(

@@ -9,10 +9,12 @@ use std::{
 use engine::Network;
 use protocol::{Axes, Axis, Until, Variant};
 use record::{Method, word_of};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use strict_yaml::{Spot, YamlError};
+
+use super::axes::schema_of;
 
 /// Most words of a command, and most letters of each.
 const MOST_WORDS: usize = 1_000;
@@ -230,20 +232,12 @@ fn is_usual<T: Default + PartialEq>(given: &T) -> bool {
 #[serde(transparent)]
 pub struct Samples(pub Value);
 
-impl JsonSchema for Samples {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Samples".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "anyOf": [
-                { "type": "number", "exclusiveMinimum": 0 },
-                { "type": "string", "pattern": r"^\{[a-z][a-z0-9_]*\}$" },
-            ],
-        })
-    }
-}
+schema_of!(Samples as "Samples", _ => json_schema!({
+    "anyOf": [
+        { "type": "number", "exclusiveMinimum": 0 },
+        { "type": "string", "pattern": r"^\{[a-z][a-z0-9_]*\}$" },
+    ],
+}));
 
 impl ProgramFile {
     /// A command with nothing said about how it is run.

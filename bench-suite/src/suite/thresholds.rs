@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use metrics::Metric;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::json_schema;
 use serde::Deserialize;
 use strict_yaml::{Spot, YamlError};
+
+use super::axes::schema_of;
 
 /// Metric to noise threshold, as it stands in a file.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -40,28 +42,20 @@ impl ThresholdsFile {
     }
 }
 
-impl JsonSchema for ThresholdsFile {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Thresholds".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let metrics: BTreeMap<_, _> = Metric::compared()
-            .map(|metric| {
-                let threshold = serde_json::json!({
-                    "type": "number",
-                    "minimum": 0,
-                    "exclusiveMaximum": 1,
-                    "description": format!("{}; {} unless said otherwise", metric.label, metric.threshold),
-                });
-                (metric.name, threshold)
-            })
-            .collect();
-        json_schema!({
-            "type": "object",
-            "description": "Metric to the largest relative change that counts as none",
-            "properties": metrics,
-            "additionalProperties": false,
-        })
-    }
-}
+schema_of!(ThresholdsFile as "Thresholds", _ => {
+    let metrics = Metric::compared().map(|metric| {
+        let threshold = serde_json::json!({
+            "type": "number",
+            "minimum": 0,
+            "exclusiveMaximum": 1,
+            "description": format!("{}; {} unless said otherwise", metric.label, metric.threshold),
+        });
+        (metric.name, threshold)
+    });
+    json_schema!({
+        "type": "object",
+        "description": "Metric to the largest relative change that counts as none",
+        "properties": metrics.collect::<BTreeMap<_, _>>(),
+        "additionalProperties": false,
+    })
+});

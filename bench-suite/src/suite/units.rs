@@ -9,6 +9,8 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 use strict_yaml::{Spot, YamlError};
 
+use super::axes::schema_of;
+
 /// A stretch of time, written `90s`, `5min`, `1h 30min`, from so many milliseconds to so many hours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stretch<const LEAST: u64, const MOST: u64>(pub(crate) Duration);
@@ -122,21 +124,13 @@ impl<const LEAST: u64, const MOST: u64> JsonSchema for Stretch<LEAST, MOST> {
     }
 }
 
-impl JsonSchema for Bytes {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Bytes".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A size above 0, such as 512MiB or 4GiB",
-            "anyOf": [
-                { "type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? ?([kKMGTP]i?)?[bB]?$" },
-                { "type": "integer", "minimum": 1 },
-            ],
-        })
-    }
-}
+schema_of!(Bytes as "Bytes", _ => json_schema!({
+    "description": "A size above 0, such as 512MiB or 4GiB",
+    "anyOf": [
+        { "type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? ?([kKMGTP]i?)?[bB]?$" },
+        { "type": "integer", "minimum": 1 },
+    ],
+}));
 
 /// Whether the number at this key is within these.
 pub(super) fn within(
