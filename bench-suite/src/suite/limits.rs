@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use bytesize::ByteSize;
-use engine::Ipc;
+use engine::{Ipc, Ulimit};
 use record::Method;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use strict_yaml::{Spot, YamlError};
 
 use super::units::{Bytes, Time};
@@ -137,18 +137,6 @@ fn exact(bytes: u64) -> String {
         text if text.parse() == Ok(ByteSize(bytes)) => text,
         _ => format!("{bytes} B"),
     }
-}
-
-/// One resource limit; -1 is unlimited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Ulimit {
-    /// Soft limit.
-    #[schemars(range(min = -1))]
-    pub soft: i64,
-    /// Hard limit.
-    #[schemars(range(min = -1))]
-    pub hard: i64,
 }
 
 impl LimitsFile {
