@@ -5,13 +5,12 @@ pub(crate) mod gpu;
 pub(crate) mod reserved;
 
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use strict_yaml::{Document, YamlError};
 
 use crate::{
@@ -70,85 +69,75 @@ pub enum Base {
     Image(String),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "WrittenLibtorch", into = "WrittenLibtorch")]
-pub enum LibtorchSpec {
-    Wheels {
-        version: String,
-        flavour: Flavour,
-    },
-    /// Out of a PyTorch that is installed on this machine.
-    Installed {
-        /// Its site-packages folder; `None` is the one that `python3` would import.
-        folder: Option<PathBuf>,
-        flavour: Flavour,
-    },
-    /// The one that the base holds, such as an official PyTorch image.
-    Inside {
-        /// The site-packages folder in the base; `None` is the only one that has torch in it.
-        folder: Option<String>,
-        flavour: Flavour,
-    },
-}
-
-/// `libtorch` as it is written; which keys go together is checked afterwards.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenLibtorch {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    version: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    flavour: Option<Flavour>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    from: Option<From>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    installed: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    inside: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum From {
-    /// The wheels of PyPI, through pip.
-    Wheels,
-}
-
-/// The same for the schema, where the two forms stand apart.
-#[derive(JsonSchema)]
+/// Where the libtorch comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged, deny_unknown_fields)]
-#[expect(dead_code, reason = "only its schema is used")]
-enum LibtorchForms {
+#[schemars(rename = "Libtorch")]
+pub enum LibtorchSpec {
     Wheels {
         /// torch's version, such as `2.11.0`.
         version: String,
         /// With or without CUDA.
         flavour: Flavour,
-        from: From,
+        from: WheelIndex,
     },
     /// Out of a PyTorch that is installed on this machine.
     Installed {
         /// `auto`, or a site-packages folder.
-        installed: String,
+        // `None` is the one that `python3` would import.
+        #[serde(rename = "installed", serialize_with = "or_auto")]
+        #[schemars(with = "String")]
+        folder: Option<PathBuf>,
         /// With or without CUDA; with it unless said otherwise.
-        flavour: Option<Flavour>,
+        #[schemars(with = "Option<Flavour>")]
+        flavour: Flavour,
     },
     /// The one that the base holds.
     Inside {
         /// `auto`, or a site-packages folder in the base.
-        inside: String,
+        // `None` is the only one that has torch in it.
+        #[serde(rename = "inside", serialize_with = "or_auto")]
+        #[schemars(with = "String")]
+        folder: Option<String>,
         /// With or without CUDA; with it unless said otherwise.
-        flavour: Option<Flavour>,
+        #[schemars(with = "Option<Flavour>")]
+        flavour: Flavour,
     },
 }
 
-impl JsonSchema for LibtorchSpec {
-    fn schema_name() -> Cow<'static, str> {
-        "Libtorch".into()
-    }
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "From")]
+pub enum WheelIndex {
+    /// The wheels of PyPI, through pip.
+    Wheels,
+}
 
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        LibtorchForms::json_schema(generator)
+#[expect(clippy::ref_option, reason = "serde passes references")]
+fn or_auto<S: Serializer>(folder: &Option<impl AsRef<Path>>, to: S) -> Result<S::Ok, S::Error> {
+    match folder.as_ref().map(AsRef::as_ref) {
+        None => to.serialize_str("auto"),
+        // A folder of that name at the base's root.
+        Some(folder) if folder == Path::new("auto") => to.serialize_str("/auto"),
+        Some(folder) => folder.serialize(to),
+    }
+}
+
+/// `libtorch` as it is written; which keys go together is checked afterwards.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenLibtorch {
+    version: Option<String>,
+    flavour: Option<Flavour>,
+    from: Option<WheelIndex>,
+    installed: Option<PathBuf>,
+    inside: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for LibtorchSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = WrittenLibtorch::deserialize(deserializer)?;
+        written.try_into().map_err(D::Error::custom)
     }
 }
 
@@ -163,9 +152,11 @@ impl TryFrom<WrittenLibtorch> for LibtorchSpec {
         let flavour = written.flavour.unwrap_or(Flavour::Cuda);
         match (written.installed, written.inside) {
             (None, None) => match (written.version, written.flavour, written.from) {
-                (Some(version), Some(flavour), Some(From::Wheels)) => {
-                    Ok(Self::Wheels { version, flavour })
-                }
+                (Some(version), Some(flavour), Some(from)) => Ok(Self::Wheels {
+                    version,
+                    flavour,
+                    from,
+                }),
                 _ => Err(format!(
                     "`version`, `flavour` or `from` is missing; {FORMS}"
                 )),
@@ -185,35 +176,6 @@ impl TryFrom<WrittenLibtorch> for LibtorchSpec {
                 folder: (folder != "auto").then(|| folder.trim_matches('/').to_owned()),
                 flavour,
             }),
-        }
-    }
-}
-
-impl std::convert::From<LibtorchSpec> for WrittenLibtorch {
-    fn from(spec: LibtorchSpec) -> Self {
-        let written = Self {
-            flavour: Some(spec.flavour()),
-            ..Self::default()
-        };
-        match spec {
-            LibtorchSpec::Wheels { version, .. } => Self {
-                version: Some(version),
-                from: Some(From::Wheels),
-                ..written
-            },
-            LibtorchSpec::Installed { folder, .. } => Self {
-                installed: Some(folder.unwrap_or_else(|| "auto".into())),
-                ..written
-            },
-            LibtorchSpec::Inside { folder, .. } => Self {
-                inside: Some(match folder.as_deref() {
-                    None => "auto".to_owned(),
-                    // A folder of that name at the base's root.
-                    Some("auto") => "/auto".to_owned(),
-                    Some(folder) => folder.to_owned(),
-                }),
-                ..written
-            },
         }
     }
 }
