@@ -44,7 +44,7 @@ pub use base::{
     write_debian_base,
 };
 pub use catalog::{Catalog, Defaults, Image};
-pub use digest::{Digest, ParseDigestError};
+pub use digest::Digest;
 pub use driver::{DriverCheck, Version, check_driver};
 pub use error::{Error, Result};
 pub use glibc::Glibc;

@@ -8,7 +8,7 @@ use std::{fs, path::PathBuf, process::Command};
 use serde_json::Value;
 
 use crate::{
-    Digest, Error, ParseDigestError, Result,
+    Digest, Error, Result,
     error::at,
     lock::Wheel,
     program,
@@ -274,7 +274,6 @@ fn read_report(json: &[u8]) -> Result<Vec<Wheel>, String> {
         let file = url.rsplit('/').next().unwrap_or_default();
         let file = file.split(['#', '?']).next().unwrap_or_default();
         let hash = text("/download_info/archive_info/hashes/sha256")?;
-        let sha256 = format!("sha256:{hash}").parse();
         Ok(Wheel {
             name: text("/metadata/name")?
                 .to_lowercase()
@@ -283,7 +282,7 @@ fn read_report(json: &[u8]) -> Result<Vec<Wheel>, String> {
             // Local versions (`+cu130`) are percent-encoded in URLs.
             file: file.replace("%2B", "+"),
             size_bytes: 0,
-            sha256: sha256.map_err(|error: ParseDigestError| error.to_string())?,
+            sha256: format!("sha256:{hash}").parse()?,
         })
     };
     entries.iter().map(read).collect()
