@@ -30,7 +30,7 @@ use record::{Claim, DeclaredMetric, SuiteQuestion};
 use sha2::{Digest, Sha256};
 use strict_yaml::{Document, YamlError};
 
-pub use catalog::{Catalog, Listed};
+pub use catalog::Catalog;
 pub use engine::{Ipc, Network, Ulimit};
 pub use expand::MAX_CELLS;
 pub use file::{MAX_BLOCKS, VERSION};

@@ -79,10 +79,12 @@ fn list(printer: &Printer) -> Result<()> {
         Format::Text,
         ["suite", "cells on cpu", "on cuda", "blocks", "what for"],
     );
-    for listed in catalog()?.list()? {
-        match listed.suite {
+    let catalog = catalog()?;
+    // A broken one does not hide the others.
+    for name in catalog.names()? {
+        match catalog.load(&name) {
             Ok(suite) => table.add_row([
-                listed.name,
+                name,
                 suite.cells(DeviceKind::Cpu).to_string(),
                 suite.cells(DeviceKind::Cuda).to_string(),
                 suite.blocks.to_string(),
@@ -91,8 +93,8 @@ fn list(printer: &Printer) -> Result<()> {
             Err(error) => {
                 let program = protocol::program();
                 let words = format!("cannot be read; see `{program} scenarios check`");
-                printer.note(&format!("{}: {error}", listed.name));
-                table.add_row([listed.name.as_str(), "", "", "", &words])
+                printer.note(&format!("{name}: {error}"));
+                table.add_row([name.as_str(), "", "", "", &words])
             }
         };
     }
