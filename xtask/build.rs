@@ -91,25 +91,21 @@ fn members(root: &Path) -> io::Result<Vec<(String, String)>> {
             format!("{member}/Cargo.toml"),
             fs::read_to_string(manifest)?,
         ));
-        for place in ["src", "tests", "benches", "tests/*", "benches/*"] {
-            let folders = match place.strip_suffix("/*") {
-                Some(parent) => entries(&folder.join(parent))?,
-                None => vec![folder.join(place)],
-            };
-            for file in folders
-                .iter()
-                .map(|folder| entries(folder))
-                .collect::<io::Result<Vec<_>>>()?
-                .concat()
-            {
-                let is_target = matches!(place, "tests" | "benches")
-                    || ["main.rs", "lib.rs"]
-                        .iter()
-                        .any(|name| file.ends_with(name));
-                if is_target && file.extension().is_some_and(|end| end == "rs") {
-                    let name = file.strip_prefix(root).unwrap_or(&file);
+        let mut targets = entries(&folder.join("src"))?;
+        for place in ["tests", "benches"] {
+            for path in entries(&folder.join(place))? {
+                targets.extend(entries(&path)?);
+                // All that lies here is a target, whatever its name.
+                let name = path.strip_prefix(root).unwrap_or(&path);
+                if path.extension().is_some_and(|end| end == "rs") {
                     stubs.push((name.display().to_string(), String::new()));
                 }
+            }
+        }
+        for path in targets {
+            let name = path.strip_prefix(root).unwrap_or(&path);
+            if path.ends_with("main.rs") || path.ends_with("lib.rs") {
+                stubs.push((name.display().to_string(), String::new()));
             }
         }
     }

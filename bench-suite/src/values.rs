@@ -1,7 +1,7 @@
 //! The values of a run: what its workload reports, and what follows from that and from what was
 //! seen from outside. Each number is worked out here and nowhere else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytesize::ByteSize;
 use metrics::{Across, Metric, broken_rule, catalogue, source};
@@ -232,15 +232,12 @@ const OF_PROCESSES: [&str; 6] = [
 /// What the processes of a run come to together, as each metric's row says; of what has no row, the
 /// largest, but for samples, whose rate is a sum as well.
 pub(crate) fn together(ranks: &[Values]) -> Values {
-    let names = ranks.iter().flat_map(Values::keys);
-    let names: std::collections::BTreeSet<&String> = names.collect();
+    let names: BTreeSet<&String> = ranks.iter().flat_map(Values::keys).collect();
     let run = names.into_iter().filter_map(|name| {
         let across = match Metric::named(name) {
             Some(metric) => metric.across,
-            None if ["samples_count", "tokens_count"].contains(&name.as_str()) => {
-                metrics::Across::Sum
-            }
-            None => metrics::Across::Largest,
+            None if ["samples_count", "tokens_count"].contains(&name.as_str()) => Across::Sum,
+            None => Across::Largest,
         };
         let values = ranks.iter().filter_map(|values| values.get(name).copied());
         Some((name.clone(), across.of(values)?))
@@ -351,13 +348,10 @@ pub(crate) fn leak_note(values: &Values) -> Option<String> {
     let growth = of("allocated_growth_bytes").filter(|growth| *growth > 0.0)?;
     let bounds = of("allocated_growth_least_bytes").zip(of("allocated_growth_most_bytes"))?;
     let shown = |bytes: f64| {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "bytes above 0; a cast saturates"
-        )]
-        let whole = bytes.round() as u64;
-        ByteSize::b(whole).display().iec().to_string()
+        ByteSize::b(whole(bytes.round()))
+            .display()
+            .iec()
+            .to_string()
     };
     let activations = of("activation_bytes");
     let what = match activations.filter(|all| *all > 0.0).map(|all| growth / all) {

@@ -19,11 +19,6 @@ use sha2::{Digest as _, Sha256};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
-/// A text that is not `sha256:` and 64 hexadecimal digits.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no SHA-256 digest; expected `sha256:` and 64 hexadecimal digits")]
-pub struct ParseDigestError(String);
-
 impl Digest {
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
@@ -71,10 +66,12 @@ impl fmt::Debug for Digest {
 }
 
 impl FromStr for Digest {
-    type Err = ParseDigestError;
+    type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = || ParseDigestError(text.to_owned());
+        let error = || {
+            format!("`{text}` is no SHA-256 digest; expected `sha256:` and 64 hexadecimal digits")
+        };
         let digits = text.strip_prefix("sha256:").ok_or_else(error)?;
         let mut bytes = [0; 32];
         hex::decode_to_slice(digits, &mut bytes).map_err(|_| error())?;
@@ -222,7 +219,7 @@ mod tests {
             "md5:00",
             &format!("sha256:{}", "g".repeat(64)),
         ] {
-            let error = text.parse::<Digest>().unwrap_err().to_string();
+            let error = text.parse::<Digest>().unwrap_err();
             assert!(error.contains("expected `sha256:`"), "{error}");
         }
     }

@@ -44,7 +44,7 @@ pub use base::{
     write_debian_base,
 };
 pub use catalog::{Catalog, Defaults, Image};
-pub use digest::{Digest, ParseDigestError};
+pub use digest::Digest;
 pub use driver::{DriverCheck, Version, check_driver};
 pub use error::{Error, Result};
 pub use glibc::Glibc;
@@ -60,7 +60,7 @@ pub use package::{Package, glibc_needed, write_package};
 pub use progress::{Action, Meter, Progress, Silent};
 pub use push::{Destination, Packed, Pushed};
 pub use spec::{
-    Base, LibtorchSpec, Spec, flavour::Flavour, gpu::GpuArchitecture,
+    Base, LibtorchSpec, Spec, WheelIndex, flavour::Flavour, gpu::GpuArchitecture,
     reserved::environment as reserved_environment,
 };
 pub use store::Cache;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::Variant;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema as _, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -44,13 +44,21 @@ pub(super) fn axis_schemas(generator: &mut SchemaGenerator) -> BTreeMap<String, 
 }
 
 /// As [`axis_schemas`], and lists of values too.
-pub(super) fn list_schemas(generator: &mut SchemaGenerator) -> BTreeMap<String, Value> {
+fn list_schemas(generator: &mut SchemaGenerator) -> BTreeMap<String, Value> {
     let mut axes = axis_schemas(generator);
     for axis in axes.values_mut() {
         *axis = serde_json::json!({
             "anyOf": [axis, { "type": "array", "items": axis, "minItems": 1, "uniqueItems": true }],
         });
     }
+    axes
+}
+
+/// As [`list_schemas`], and the device.
+pub(super) fn device_schemas(generator: &mut SchemaGenerator) -> BTreeMap<String, Value> {
+    let mut axes = list_schemas(generator);
+    let device = generator.subschema_for::<DeviceKind>();
+    axes.insert("device".into(), device.into());
     axes
 }
 
@@ -64,52 +72,41 @@ pub(super) fn parameter_schema(is_list: bool) -> Value {
     })
 }
 
-impl JsonSchema for Axes {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Axes".into()
-    }
+/// Says by what JSON Schema a type stands in that of suites which is not derived.
+macro_rules! schema_of {
+    ($kind:ty as $name:literal, $generator:pat => $schema:expr) => {
+        impl schemars::JsonSchema for $kind {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                $name.into()
+            }
 
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "object",
-            "description": "Axis to one value or a list of values; all combinations are measured",
-            "properties": list_schemas(generator),
-            "additionalProperties": parameter_schema(true),
-        })
-    }
+            fn json_schema($generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                $schema
+            }
+        }
+    };
 }
+pub(super) use schema_of;
 
-impl JsonSchema for Choice {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Choice".into()
-    }
+schema_of!(Axes as "Axes", generator => json_schema!({
+    "type": "object",
+    "description": "Axis to one value or a list of values; all combinations are measured",
+    "properties": list_schemas(generator),
+    "additionalProperties": parameter_schema(true),
+}));
 
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "object",
-            "description": "Axis to one value",
-            "properties": axis_schemas(generator),
-            "additionalProperties": parameter_schema(false),
-            "minProperties": 1,
-        })
-    }
-}
+schema_of!(Choice as "Choice", generator => json_schema!({
+    "type": "object",
+    "description": "Axis to one value",
+    "properties": axis_schemas(generator),
+    "additionalProperties": parameter_schema(false),
+    "minProperties": 1,
+}));
 
-impl JsonSchema for Exclusion {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Exclusion".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut axes = list_schemas(generator);
-        let device = generator.subschema_for::<DeviceKind>();
-        axes.insert("device".into(), device.into());
-        json_schema!({
-            "type": "object",
-            "description": "What is left out: axis to one value or a list of values, and device",
-            "properties": axes,
-            "additionalProperties": parameter_schema(true),
-            "minProperties": 1,
-        })
-    }
-}
+schema_of!(Exclusion as "Exclusion", generator => json_schema!({
+    "type": "object",
+    "description": "What is left out: axis to one value or a list of values, and device",
+    "properties": device_schemas(generator),
+    "additionalProperties": parameter_schema(true),
+    "minProperties": 1,
+}));

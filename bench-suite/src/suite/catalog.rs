@@ -15,13 +15,6 @@ pub struct Catalog {
     folder: PathBuf,
 }
 
-/// One file of the folder: a suite, or what is wrong with it.
-#[derive(Debug)]
-pub struct Listed {
-    pub name: String,
-    pub suite: Result<Suite, SuiteError>,
-}
-
 impl Catalog {
     pub fn of(folder: impl Into<PathBuf>) -> Self {
         Self {
@@ -44,15 +37,6 @@ impl Catalog {
         }
         names.sort();
         Ok(names)
-    }
-
-    /// Every suite, sorted by name; a broken one does not hide the others.
-    pub fn list(&self) -> Result<Vec<Listed>, SuiteError> {
-        let listed = |name: String| Listed {
-            suite: Suite::read(&self.path(&name)),
-            name,
-        };
-        Ok(self.names()?.into_iter().map(listed).collect())
     }
 
     /// The suite of this name, or in this file where `reference` has a `/` or ends in `.yaml`.

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use metrics::Rows;
 use protocol::{Model, Task};
 use record::{CellChoice, ChosenCell, Claim};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::json_schema;
 use serde::Deserialize;
 use serde_json::Value;
-use strict_yaml::{Document, KeyPath, Segment, YamlError, did_you_mean};
+use strict_yaml::{Document, Segment, Spot, YamlError, did_you_mean};
 use verdict::ClaimProblem;
 
 use super::{
-    axes::{axis_schemas, parameter_schema},
+    axes::{axis_schemas, parameter_schema, schema_of},
     scenario::{DeviceKind, Scenario},
     values::{Reading, one_value},
 };
@@ -22,30 +22,24 @@ use super::{
 #[serde(transparent)]
 pub(super) struct CellFile(CellChoice<Value>);
 
-impl JsonSchema for CellFile {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Cell".into()
+schema_of!(CellFile as "Cell", generator => {
+    let mut keys = axis_schemas(generator);
+    for (key, what) in [
+        ("scenario", "The scenario, of a claim about two"),
+        ("image", "The image's name"),
+        ("libtorch", "The image's libtorch; `2.6` is every 2.6.x"),
+    ] {
+        let form = serde_json::json!({ "type": "string", "minLength": 1, "description": what });
+        keys.insert(key.into(), form);
     }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut keys = axis_schemas(generator);
-        for (key, what) in [
-            ("scenario", "The scenario, of a claim about two"),
-            ("image", "The image's name"),
-            ("libtorch", "The image's libtorch; `2.6` is every 2.6.x"),
-        ] {
-            let form = serde_json::json!({ "type": "string", "minLength": 1, "description": what });
-            keys.insert(key.into(), form);
-        }
-        json_schema!({
-            "type": "object",
-            "description": "Cells by scenario, image and some of their axes; what neither cell of \
-                            a claim names is the same in both",
-            "properties": keys,
-            "additionalProperties": parameter_schema(false),
-        })
-    }
-}
+    json_schema!({
+        "type": "object",
+        "description": "Cells by scenario, image and some of their axes; what neither cell of \
+                        a claim names is the same in both",
+        "properties": keys,
+        "additionalProperties": parameter_schema(false),
+    })
+});
 
 /// Checks every claim, and that cells of the suite fit it.
 pub(super) fn read(
@@ -54,27 +48,23 @@ pub(super) fn read(
     scenarios: &[Scenario],
     rows: &Rows,
 ) -> Result<Vec<Claim>, YamlError> {
-    let at = KeyPath::root().key("claims");
-    let read = |(place, claim)| {
-        let at = at.clone().index(place);
-        read_one(document, &at, claim, (scenarios, rows))
-    };
+    let at = document.top().key("claims");
+    let read = |(place, claim)| read_one(&at.index(place), claim, (scenarios, rows));
     YamlError::all(claims.iter().enumerate().map(read))
 }
 
 fn read_one(
-    document: &Document,
-    at: &KeyPath,
+    at: &Spot<'_>,
     claim: &Claim<CellFile>,
     (scenarios, rows): (&[Scenario], &Rows),
 ) -> Result<Claim, YamlError> {
     for (key, text) in [("statement", &claim.statement), ("source", &claim.source)] {
         if text.trim().is_empty() {
-            let at = at.clone().key(key);
-            return Err(document.error_expecting(&at, "empty", "expected a sentence", None));
+            return Err(at.key(key).expecting("empty", "expected a sentence", None));
         }
     }
-    let mended = document.mended(&KeyPath::root().key("scenarios"));
+    let top = at.document().top();
+    let mended = top.key("scenarios").mended();
     let is_sound = |way: &Vec<Segment>| match way.as_slice() {
         [_, Segment::Key(key)] => key != "name",
         way => way.len() > 2,
@@ -82,8 +72,7 @@ fn read_one(
     let are_known = mended.iter().all(is_sound);
     let names: Vec<&str> = scenarios.iter().map(|one| one.name.as_str()).collect();
     for (place, name) in claim.scenarios.iter().enumerate().filter(|_| are_known) {
-        let at = at.clone().key("scenarios").index(place);
-        one_of(document, &at, "scenario", name, &names)?;
+        one_of(&at.key("scenarios").index(place), "scenario", name, &names)?;
     }
     let cells = [
         ("baseline", claim.baseline.as_ref()),
@@ -91,18 +80,16 @@ fn read_one(
     ];
     for (key, cell) in cells.into_iter().filter(|_| are_known) {
         if let Some(name) = cell.and_then(|cell| cell.0.scenario.as_ref()) {
-            let at = at.clone().key(key).key("scenario");
-            one_of(document, &at, "scenario", name, &names)?;
+            one_of(&at.key(key).key("scenario"), "scenario", name, &names)?;
         }
     }
     let known: Vec<&str> = Model::ALL.iter().map(|model| model.name()).collect();
     for (place, model) in claim.models.iter().enumerate() {
-        let at = at.clone().key("models").index(place);
-        one_of(document, &at, "model", model, &known)?;
+        one_of(&at.key("models").index(place), "model", model, &known)?;
     }
     if let Some(task) = &claim.task {
         let known: Vec<&str> = Task::ALL.iter().map(|task| task.name()).collect();
-        one_of(document, &at.clone().key("task"), "task", task, &known)?;
+        one_of(&at.key("task"), "task", task, &known)?;
     }
     let mut workloads = scenarios.iter().map(|one| &one.workload);
     let reading = if are_known && workloads.all(|one| one.task().is_some()) {
@@ -112,50 +99,35 @@ fn read_one(
     };
     let claim = claim
         .clone()
-        .read_cells(|key, cell| cell.read(document, &at.clone().key(key), reading))?;
+        .read_cells(|key, cell| cell.read(&at.key(key), reading))?;
     if let Err(problem) = verdict::check_claim(&claim, rows) {
         let of_what = match problem {
-            ClaimProblem::NoMetric { .. } => &KeyPath::root().key("metrics"),
+            ClaimProblem::NoMetric { .. } => &top.key("metrics"),
             _ => at,
         };
-        if document.mended(of_what).is_empty() {
-            return Err(refuse(document, at, &problem));
+        if of_what.is_sound() {
+            return Err(refuse(at, &problem));
         }
     }
-    let is_whole = document.mended(&KeyPath::root()).is_empty();
-    if is_whole && !measures(scenarios, &claim) {
+    if top.is_sound() && !measures(scenarios, &claim) {
         let help = "add the variants to a scenario, or change what the claim names".to_owned();
-        return Err(document.error_expecting(
-            at,
-            "no cells of this suite fit the claim",
-            "expected a scenario that has both cells, alike in everything else",
-            Some(help),
-        ));
+        let expected = "expected a scenario that has both cells, alike in everything else";
+        return Err(at.expecting("no cells of this suite fit the claim", expected, Some(help)));
     }
     Ok(claim)
 }
 
 /// Refuses a name that is none of these.
-fn one_of(
-    document: &Document,
-    at: &KeyPath,
-    what: &str,
-    name: &str,
-    known: &[&str],
-) -> Result<(), YamlError> {
+fn one_of(at: &Spot<'_>, what: &str, name: &str, known: &[&str]) -> Result<(), YamlError> {
     if known.contains(&name) {
         return Ok(());
     }
-    Err(document.error_expecting(
-        at,
-        format!("there is no {what} `{name}`"),
-        format!("expected one of: {}", known.join(", ")),
-        did_you_mean(name, known.iter().copied()),
-    ))
+    let message = format!("there is no {what} `{name}`");
+    Err(at.unknown(message, "expected one of: ", name, known))
 }
 
 /// A problem at the key that makes it.
-fn refuse(document: &Document, at: &KeyPath, problem: &ClaimProblem) -> YamlError {
+fn refuse(at: &Spot<'_>, problem: &ClaimProblem) -> YamlError {
     let (key, help) = match problem {
         ClaimProblem::Range(_) | ClaimProblem::Judge(_) => ("expect", None),
         ClaimProblem::NoMetric { metric, known } => {
@@ -165,16 +137,11 @@ fn refuse(document: &Document, at: &KeyPath, problem: &ClaimProblem) -> YamlErro
             ("treated", None)
         }
     };
-    document.error_at(&at.clone().key(key), problem.to_string(), help)
+    at.key(key).error(problem.to_string(), help)
 }
 
 impl CellFile {
-    fn read(
-        self,
-        document: &Document,
-        at: &KeyPath,
-        reading: Reading<'_>,
-    ) -> Result<CellChoice, YamlError> {
+    fn read(self, at: &Spot<'_>, reading: Reading<'_>) -> Result<CellChoice, YamlError> {
         let CellChoice {
             scenario,
             image,
@@ -183,13 +150,12 @@ impl CellFile {
         } = self.0;
         for (key, value) in [("image", &image), ("libtorch", &libtorch)] {
             if value.as_ref().is_some_and(|value| value.trim().is_empty()) {
-                let at = at.clone().key(key);
-                return Err(document.error_expecting(&at, "no name", "expected a name", None));
+                return Err(at.key(key).expecting("no name", "expected a name", None));
             }
         }
         let mut axes = BTreeMap::new();
         for (axis, value) in given {
-            let read = one_value(document, at, reading, &axis, &value)?;
+            let read = one_value(at, reading, &axis, &value)?;
             axes.insert(axis, read.canonical);
         }
         Ok(CellChoice {

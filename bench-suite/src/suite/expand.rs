@@ -9,9 +9,10 @@ use std::{
 use protocol::{Axes, Steps, Trace, Variant, check, check_steps, check_traced};
 use record::Workload;
 use serde_json::Value;
-use strict_yaml::{Document, KeyPath, Segment, YamlError};
+use strict_yaml::{Document, Segment, Spot, YamlError};
 
 use super::{
+    axes::Choice,
     expect::{Exclude, Expected, expecting},
     file::{ScenarioFile, SuiteFile, WorkFile, work_of},
     limits::Limits,
@@ -28,8 +29,7 @@ const MOST_TRACE_BYTES: u64 = 16 << 20;
 
 /// What a scenario's task does again, where a file says it.
 fn trace(
-    document: &Document,
-    at: &KeyPath,
+    at: &Spot<'_>,
     scenario: &ScenarioFile,
     folder: Option<&Path>,
 ) -> Result<Option<Arc<Trace>>, YamlError> {
@@ -49,8 +49,8 @@ fn trace(
         trace.map_err(|error| error.to_string())
     };
     let error = |why| {
-        let at = at.clone().key("trace");
-        document.error_at(&at, format!("the trace `{name}`: {why}"), None)
+        let message = format!("the trace `{name}`: {why}");
+        at.key("trace").error(message, None)
     };
     read().map(|trace| Some(Arc::new(trace))).map_err(error)
 }
@@ -63,13 +63,13 @@ pub(super) fn scenarios(
 ) -> Result<Vec<Scenario>, YamlError> {
     let mut cells = 0;
     let read = |(place, scenario): (usize, &ScenarioFile)| {
-        let at = KeyPath::root().key("scenarios").index(place);
+        let at = document.top().key("scenarios").index(place);
         let room = (MAX_CELLS - cells) / scenario.ranks.counts().len().max(1);
         let defaults = &file.defaults;
         let steps = scenario.steps.unwrap_or(defaults.steps);
         let limits: Limits = scenario.limits.or(&defaults.limits).into();
         let holds = (steps, limits.time);
-        let expansion = Expansion::new(document, at, (scenario, folder), holds, room)?;
+        let expansion = Expansion::new(at, (scenario, folder), holds, room)?;
         let variants = scenario.ranks.spread(expansion.variants()?);
         let workload = match expansion.work {
             WorkFile::Builtin(model, task) => Workload::builtin(model.name(), task.name()),
@@ -95,8 +95,7 @@ pub(super) fn scenarios(
 }
 
 struct Expansion<'a> {
-    document: &'a Document,
-    at: KeyPath,
+    at: Spot<'a>,
     scenario: &'a ScenarioFile,
     work: WorkFile<'a>,
     /// That of the suite, which its files may not lie outside of; `None`: they may lie anywhere.
@@ -112,18 +111,17 @@ struct Expansion<'a> {
 
 impl<'a> Expansion<'a> {
     fn new(
-        document: &'a Document,
-        at: KeyPath,
+        at: Spot<'a>,
         (scenario, folder): (&'a ScenarioFile, Option<&'a Path>),
         (steps, time): (Steps, Duration),
         room: usize,
     ) -> Result<Self, YamlError> {
-        let work = work_of(document, &at, scenario)?;
+        let work = work_of(&at, scenario)?;
         let reading = work.reading();
-        let axes_at = at.clone().key("axes");
+        let axes_at = at.key("axes");
         let mut axes = Vec::new();
         for (axis, value) in &scenario.axes.0 {
-            let values = values(document, &axes_at, reading, axis, value)?;
+            let values = values(&axes_at, reading, axis, value)?;
             axes.push((axis.as_str(), values));
         }
         let rank = |axis: &str| {
@@ -131,9 +129,8 @@ impl<'a> Expansion<'a> {
             known.position(|known| *known == axis).unwrap_or(usize::MAX)
         };
         axes.sort_by_key(|(axis, _)| rank(axis));
-        let trace = trace(document, &at, scenario, folder)?;
+        let trace = trace(&at, scenario, folder)?;
         let expansion = Self {
-            document,
             at,
             scenario,
             work,
@@ -154,7 +151,7 @@ impl<'a> Expansion<'a> {
         let exclusions = self.exclusions()?;
         let expected = self.expected()?;
         let included = self.included()?;
-        let mended = self.document.mended(&self.at);
+        let mended = self.at.mended();
         // Without one value of several there are fewer combinations; without anything else, others.
         let is_value = |way: &Vec<Segment>| match way.as_slice() {
             [Segment::Key(key), _, Segment::Index(_)] => key == "axes",
@@ -188,22 +185,21 @@ impl<'a> Expansion<'a> {
             return Ok(variants);
         }
         if let Some(idle) = used.iter().position(|used| !used) {
-            let at = self.at.clone().key("exclude").index(idle);
+            let at = self.at.key("exclude").index(idle);
             let message = "this leaves nothing out: no combination matches it";
             let help = "drop it, or give values that stand in `axes`".to_owned();
-            return Err(self.document.error_at(&at, message, Some(help)));
+            return Err(at.error(message, Some(help)));
         }
         self.include(&mut variants, &included, &expected)?;
         if let Some((at, _)) = expected.iter().find(|(_, one)| !one.used.get()) {
             let message = "no variant fits this";
             let help = "drop it, or give values that stand in `axes` or `include`".to_owned();
-            return Err(self.document.error_at(at, message, Some(help)));
+            return Err(at.error(message, Some(help)));
         }
         if variants.is_empty() {
-            let at = self.at.clone().key("exclude");
             let message = format!("nothing is left of scenario `{}`", self.scenario.name);
             let help = "exclude less, or drop the scenario".to_owned();
-            return Err(self.document.error_at(&at, message, Some(help)));
+            return Err(self.at.key("exclude").error(message, Some(help)));
         }
         Ok(variants)
     }
@@ -219,12 +215,11 @@ impl<'a> Expansion<'a> {
         let axes = self.axes.iter();
         let counts = axes.map(|(axis, values)| format!("{axis} {}", values.len()));
         let counts: Vec<_> = counts.collect();
-        Err(self.document.error_at_key(
-            &self.at.clone().key("axes"),
-            format!("too many combinations: {}", counts.join(" × ")),
-            format!("expected at most {MAX_CELLS} cells in a suite"),
-            Some("split the scenario into several, each with the axes that matter there".into()),
-        ))
+        let message = format!("too many combinations: {}", counts.join(" × "));
+        let expected = format!("expected at most {MAX_CELLS} cells in a suite");
+        let help = "split the scenario into several, each with the axes that matter there";
+        let at = self.at.key("axes").on_key();
+        Err(at.expecting(message, expected, Some(help.to_owned())))
     }
 
     /// All combinations, the last axis fastest.
@@ -253,7 +248,7 @@ impl<'a> Expansion<'a> {
         let given = picked.iter();
         let map = given.map(|(axis, given)| ((*axis).to_owned(), given.value.clone()));
         let variant: Variant = serde_json::from_value(Value::Object(map.collect()))
-            .map_err(|error| self.document.error_from_serde(&self.at, &error))?;
+            .map_err(|error| self.at.clone().serde(&error))?;
         let axes = variant.axes();
         let work = Work::Builtin {
             model,
@@ -271,82 +266,72 @@ impl<'a> Expansion<'a> {
         let axes: Axes = axes.collect();
         let folder = self.folder.unwrap_or(Path::new(""));
         let program = file.of(&axes, folder).map_err(|samples| {
-            let at = self.at.clone().key("program").key("samples_per_step");
-            let message = format!("`{samples}` samples");
+            let at = self.at.key("program").key("samples_per_step");
             let expected = "expected a number above 0, or an axis of such";
-            self.document.error_expecting(&at, message, expected, None)
+            at.expecting(format!("`{samples}` samples"), expected, None)
         })?;
         if let Some((key, place)) = self.folder.and_then(|folder| program.outside(folder)) {
-            let at = self.at.clone().key("program").key(key).index(place);
+            let at = self.at.key("program").key(key).index(place);
             let message = "this leads out of the suite's folder";
             let expected =
                 "expected a path below it; the command line takes any (--mount, --env-file)";
-            return Err(self.document.error_expecting(&at, message, expected, None));
+            return Err(at.expecting(message, expected, None));
         }
         let (program, variant) = (Box::new(program), environment_of(file, &axes));
         Ok((axes, Work::Program { program, variant }))
     }
 
     fn exclusions(&self) -> Result<Vec<Exclude>, YamlError> {
-        let at = self.at.clone().key("exclude");
-        let read = |(place, exclusion)| {
-            let at = at.clone().index(place);
-            Exclude::read(self.document, &at, self.work.reading(), exclusion)
-        };
+        let at = self.at.key("exclude");
+        let read =
+            |(place, exclusion)| Exclude::read(&at.index(place), self.work.reading(), exclusion);
         self.scenario.exclude.iter().enumerate().map(read).collect()
     }
 
     /// The entries of `expect`, with their places.
-    fn expected(&self) -> Result<Vec<(KeyPath, Expected)>, YamlError> {
+    fn expected(&self) -> Result<Vec<(Spot<'a>, Expected)>, YamlError> {
         let file = &self.scenario.expect;
-        let at = self.at.clone().key("expect");
-        let places = file.entries.iter().enumerate();
-        places
-            .map(|(place, entry)| {
-                let at = if file.is_list {
-                    at.clone().index(place)
-                } else {
-                    at.clone()
-                };
-                let read = Expected::read(self.document, &at, self.work.reading(), entry)?;
-                Ok((at, read))
-            })
-            .collect()
+        let read = |(place, entry)| {
+            let mut at = self.at.key("expect");
+            if file.is_list {
+                at = at.index(place);
+            }
+            let read = Expected::read(&at, self.work.reading(), entry)?;
+            Ok((at, read))
+        };
+        file.entries.iter().enumerate().map(read).collect()
     }
 
     /// The axes of each entry of `include`.
     fn included(&self) -> Result<Vec<Vec<(&str, Given)>>, YamlError> {
-        let entries = self.scenario.include.iter().enumerate();
-        entries
-            .map(|(place, choice)| {
-                let at = self.at.clone().key("include").index(place);
-                let axes = choice.0.iter().map(|(axis, value)| {
-                    let given = one_value(self.document, &at, self.work.reading(), axis, value)?;
-                    self.is_used(&at, axis)?;
-                    Ok((axis.as_str(), given))
-                });
-                axes.collect()
-            })
-            .collect()
+        let read = |(place, choice): (usize, &'a Choice)| {
+            let at = self.at.key("include").index(place);
+            let axes = choice.0.iter().map(|(axis, value)| {
+                let given = one_value(&at, self.work.reading(), axis, value)?;
+                self.is_used(&at, axis)?;
+                Ok((axis.as_str(), given))
+            });
+            axes.collect()
+        };
+        self.scenario.include.iter().enumerate().map(read).collect()
     }
 
     fn include(
         &self,
         variants: &mut Vec<ScenarioVariant>,
         included: &[Vec<(&str, Given)>],
-        expected: &[(KeyPath, Expected)],
+        expected: &[(Spot<'_>, Expected)],
     ) -> Result<(), YamlError> {
         let first = self.axes.iter().map(|(axis, values)| (*axis, &values[0]));
         let first: Picked<'_> = first.collect();
         for (place, own) in included.iter().enumerate() {
-            let at = self.at.clone().key("include").index(place);
             let mut picked = first.clone();
             picked.extend(own.iter().map(|(axis, given)| (*axis, given)));
             let choice = self.variant(&picked)?;
             if variants.iter().any(|one| one.axes == choice.0) {
+                let at = self.at.key("include").index(place);
                 let message = format!("`{}` is among the combinations already", choice.0);
-                let help = "drop it, or change an axis".to_owned();
-                return Err(self.document.error_at(&at, message, Some(help)));
+                return Err(at.error(message, Some("drop it, or change an axis".to_owned())));
             }
             let mut devices = self.scenario.devices.clone();
             devices.dedup();
@@ -367,9 +352,8 @@ impl<'a> Expansion<'a> {
     ) -> Result<(), YamlError> {
         if let Err((key, message)) = work.check_steps(&self.steps, device.any()) {
             let own = self.scenario.steps.map(|_| self.at.clone());
-            let at = own.unwrap_or_else(|| KeyPath::root().key("defaults"));
-            let at = at.key("steps").key(key);
-            return Err(self.document.error_at(&at, message, None));
+            let at = own.unwrap_or_else(|| self.at.document().top().key("defaults"));
+            return Err(at.key("steps").key(key).error(message, None));
         }
         let Work::Builtin {
             model,
@@ -382,9 +366,8 @@ impl<'a> Expansion<'a> {
         };
         let (model, task) = (*model, *task);
         if let Err(reason) = check_traced(trace.as_deref(), task, variant) {
-            let at = self.at.clone();
-            let at = trace.as_ref().map_or(at.clone(), |_| at.key("trace"));
-            return Err(self.document.error_at(&at, reason, None));
+            let of_trace = trace.as_ref().map(|_| self.at.key("trace"));
+            return Err(of_trace.as_ref().unwrap_or(&self.at).error(reason, None));
         }
         let fits = |device: DeviceKind| {
             check(model, task, variant, device.any())?;
@@ -395,9 +378,11 @@ impl<'a> Expansion<'a> {
         let Err(refusal) = fits(device) else {
             return Ok(());
         };
-        let at = picked
-            .get(refusal.axis)
-            .map_or_else(|| self.at.clone().key("model"), |given| given.at.clone());
+        let document = self.at.document();
+        let at = picked.get(refusal.axis).map_or_else(
+            || self.at.key("model"),
+            |given| document.at(given.at.clone()),
+        );
         let device = device.word();
         let message = format!(
             "`{variant}` means nothing for {model} {task} on {device}: {}",
@@ -428,30 +413,27 @@ impl<'a> Expansion<'a> {
                 refusal.axis
             ),
         });
-        Err(self.document.error_at(&at, message, help))
+        Err(at.error(message, help))
     }
 
     /// Refuses a parameter that a program does not use: all its values would be one.
-    fn is_used(&self, at: &KeyPath, axis: &str) -> Result<(), YamlError> {
+    fn is_used(&self, at: &Spot<'_>, axis: &str) -> Result<(), YamlError> {
         let WorkFile::Program(program) = self.work else {
             return Ok(());
         };
         if axis == RANKS_AXIS {
             let message = "`ranks` is no parameter of a program";
             let expected = "expected `ranks: [1, 2]` beside `program`, not in `axes`";
-            let at = at.clone().key(axis);
-            return Err(self.document.error_at_key(&at, message, expected, None));
+            return Err(at.key(axis).on_key().expecting(message, expected, None));
         }
-        let mended = self.document.mended(&self.at.clone().key("program"));
-        if program.uses(axis) || is_environment(axis) || !mended.is_empty() {
+        let is_sound = self.at.key("program").is_sound();
+        if program.uses(axis) || is_environment(axis) || !is_sound {
             return Ok(());
         }
-        let expected = "in its command, its environment or its samples_per_step";
-        Err(self.document.error_at_key(
-            &at.clone().key(axis),
-            format!("the program does not use the axis `{axis}`"),
-            format!("expected `{{{axis}}}` {expected}"),
-            None,
-        ))
+        let message = format!("the program does not use the axis `{axis}`");
+        let expected = format!(
+            "expected `{{{axis}}}` in its command, its environment or its samples_per_step"
+        );
+        Err(at.key(axis).on_key().expecting(message, expected, None))
     }
 }

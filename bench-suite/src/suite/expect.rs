@@ -4,13 +4,13 @@ use std::{cell::Cell, collections::BTreeMap};
 
 use protocol::Axes;
 use record::Reason;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::json_schema;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::Value;
-use strict_yaml::{Document, KeyPath, YamlError, did_you_mean};
+use strict_yaml::{Spot, YamlError};
 
 use super::{
-    axes::{Exclusion, list_schemas, parameter_schema},
+    axes::{Exclusion, device_schemas, parameter_schema, schema_of},
     scenario::{DeviceKind, ScenarioVariant, Work},
     values::{Given, Picked, Reading, values},
 };
@@ -37,51 +37,37 @@ impl<'de> Deserialize<'de> for Expect {
     }
 }
 
-impl JsonSchema for Expect {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Expect".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let entry = generator.subschema_for::<Entry>();
-        json_schema!({
-            "description": "How runs are to fail; of a list the first entry that fits a run holds",
-            "anyOf": [entry, { "type": "array", "items": entry }],
-        })
-    }
-}
+schema_of!(Expect as "Expect", generator => {
+    let entry = generator.subschema_for::<Entry>();
+    json_schema!({
+        "description": "How runs are to fail; of a list the first entry that fits a run holds",
+        "anyOf": [entry, { "type": "array", "items": entry }],
+    })
+});
 
 struct Entry;
 
-impl JsonSchema for Entry {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "ExpectEntry".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut keys = list_schemas(generator);
-        let device = generator.subschema_for::<DeviceKind>();
-        keys.insert("device".into(), device.into());
-        let outcomes = Reason::ALL.into_iter().filter(|one| one.can_be_expected());
-        let outcomes: Vec<_> = outcomes.map(Reason::word).collect();
-        keys.insert("outcome".into(), serde_json::json!({ "enum": outcomes }));
-        json_schema!({
-            "type": "object",
-            "description": "How runs are to fail, and which: axis to one value or a list of \
-                            values, and device",
-            "properties": keys,
-            "required": ["outcome"],
-            "additionalProperties": parameter_schema(true),
-        })
-    }
-}
+schema_of!(Entry as "ExpectEntry", generator => {
+    let mut keys = device_schemas(generator);
+    let outcomes = Reason::ALL.into_iter().filter(|one| one.can_be_expected());
+    let outcomes: Vec<_> = outcomes.map(Reason::word).collect();
+    keys.insert("outcome".into(), serde_json::json!({ "enum": outcomes }));
+    json_schema!({
+        "type": "object",
+        "description": "How runs are to fail, and which: axis to one value or a list of \
+                        values, and device",
+        "properties": keys,
+        "required": ["outcome"],
+        "additionalProperties": parameter_schema(true),
+    })
+});
 
 /// A variant with how its runs are to fail.
 pub(super) fn expecting(
     (axes, work): (Axes, Work),
     devices: Vec<DeviceKind>,
     picked: &Picked<'_>,
-    expected: &[(KeyPath, Expected)],
+    expected: &[(Spot<'_>, Expected)],
 ) -> ScenarioVariant {
     let of_device = |device: &DeviceKind| {
         let mut entries = expected.iter().map(|(_, one)| one);
@@ -107,8 +93,7 @@ pub(super) struct Expected {
 
 impl Expected {
     pub(super) fn read(
-        document: &Document,
-        at: &KeyPath,
+        at: &Spot<'_>,
         reading: Reading<'_>,
         entry: &BTreeMap<String, Value>,
     ) -> Result<Self, YamlError> {
@@ -116,22 +101,20 @@ impl Expected {
         let Some(outcome) = runs.remove("outcome") else {
             let message = "the key `outcome` is missing";
             let expected = "expected how the run fails, such as out-of-memory";
-            return Err(document.error_expecting(at, message, expected, None));
+            return Err(at.expecting(message, expected, None));
         };
         let known = Reason::ALL.into_iter().filter(|one| one.can_be_expected());
         let word = outcome.as_str().unwrap_or_default();
         let Some(outcome) = known.clone().find(|one| one.word() == word) else {
             let words: Vec<String> = known.map(Reason::word).collect();
-            return Err(document.error_expecting(
-                &at.clone().key("outcome"),
-                format!("no outcome that a suite can expect: {outcome}"),
-                format!("expected one of {}", words.join(", ")),
-                did_you_mean(word, words.iter().map(String::as_str)),
-            ));
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let message = format!("no outcome that a suite can expect: {outcome}");
+            let at = at.key("outcome");
+            return Err(at.unknown(message, "expected one of ", word, &words));
         };
         Ok(Self {
             outcome,
-            runs: Exclude::of(document, at, reading, &runs)?,
+            runs: Exclude::of(at, reading, &runs)?,
             used: Cell::new(false),
         })
     }
@@ -145,21 +128,19 @@ pub(super) struct Exclude {
 
 impl Exclude {
     pub(super) fn read(
-        document: &Document,
-        at: &KeyPath,
+        at: &Spot<'_>,
         reading: Reading<'_>,
         file: &Exclusion,
     ) -> Result<Self, YamlError> {
         if file.0.is_empty() {
             let message = "this would leave everything out";
-            return Err(document.error_expecting(at, message, "expected at least one axis", None));
+            return Err(at.expecting(message, "expected at least one axis", None));
         }
-        Self::of(document, at, reading, &file.0)
+        Self::of(at, reading, &file.0)
     }
 
     fn of(
-        document: &Document,
-        at: &KeyPath,
+        at: &Spot<'_>,
         reading: Reading<'_>,
         file: &BTreeMap<String, Value>,
     ) -> Result<Self, YamlError> {
@@ -167,9 +148,9 @@ impl Exclude {
         for (key, value) in file {
             if key == "device" {
                 device = serde_json::from_value(value.clone())
-                    .map_err(|error| document.error_from_serde(&at.clone().key(key), &error))?;
+                    .map_err(|error| at.key(key).serde(&error))?;
             } else {
-                axes.insert(key.clone(), values(document, at, reading, key, value)?);
+                axes.insert(key.clone(), values(at, reading, key, value)?);
             }
         }
         Ok(Self { device, axes })

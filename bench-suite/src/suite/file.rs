@@ -4,7 +4,7 @@ use protocol::{Model, Steps, Task};
 use record::{Claim, DeclaredMetric, YesWhen};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use strict_yaml::{Document, KeyPath, YamlError};
+use strict_yaml::{Document, Spot, YamlError};
 
 use super::{
     axes::{Axes, Choice, Exclusion},
@@ -156,38 +156,35 @@ fn everywhere() -> Vec<DeviceKind> {
 /// Reads the form and checks everything but the axes.
 pub(super) fn read(document: &Document) -> Result<SuiteFile, YamlError> {
     let file: SuiteFile = document.parse()?;
-    let top = KeyPath::root();
-    let at = top.clone().key("defaults");
+    let at = document.top().key("defaults");
     let defaults = &file.defaults;
-    within(document, &at, "blocks", defaults.blocks, 1..=MAX_BLOCKS)?;
-    check_steps(document, &at, defaults.steps)?;
-    check_threads(document, &at, defaults.threads)?;
-    defaults.limits.check(document, &at.clone().key("limits"))?;
-    let thresholds = at.clone().key("thresholds");
-    defaults.thresholds.check(document, &thresholds)?;
-    defaults.validity.check(document, &at.key("validity"))?;
+    within(&at, "blocks", defaults.blocks, 1..=MAX_BLOCKS)?;
+    check_steps(&at, defaults.steps)?;
+    check_threads(&at, defaults.threads)?;
+    defaults.limits.check(&at.key("limits"))?;
+    defaults.thresholds.check(&at.key("thresholds"))?;
+    defaults.validity.check(&at.key("validity"))?;
+    let all = document.top().key("scenarios");
     if file.scenarios.is_empty() {
-        let at = top.clone().key("scenarios");
-        return Err(document.error_expecting(&at, "no scenarios", "expected at least one", None));
+        return Err(all.expecting("no scenarios", "expected at least one", None));
     }
     let check = |(place, scenario): (usize, &ScenarioFile)| {
-        let at = top.clone().key("scenarios").index(place);
+        let at = all.index(place);
         if scenario.devices.is_empty() {
             let at = at.key("devices");
-            return Err(document.error_expecting(&at, "no device", "expected cpu, cuda", None));
+            return Err(at.expecting("no device", "expected cpu, cuda", None));
         }
         if let Some(program) = &scenario.program {
-            program.check(document, &at.clone().key("program"))?;
+            program.check(&at.key("program"))?;
         }
         if let Some(steps) = scenario.steps {
-            check_steps(document, &at, steps)?;
+            check_steps(&at, steps)?;
         }
-        check_threads(document, &at, scenario.threads)?;
-        scenario.ranks.check(document, &at)?;
-        scenario.limits.check(document, &at.clone().key("limits"))?;
-        let thresholds = at.clone().key("thresholds");
-        scenario.thresholds.check(document, &thresholds)?;
-        scenario.validity.check(document, &at.key("validity"))
+        check_threads(&at, scenario.threads)?;
+        scenario.ranks.check(&at)?;
+        scenario.limits.check(&at.key("limits"))?;
+        scenario.thresholds.check(&at.key("thresholds"))?;
+        scenario.validity.check(&at.key("validity"))
     };
     YamlError::all(file.scenarios.iter().enumerate().map(check))?;
     Ok(file)
@@ -196,9 +193,9 @@ pub(super) fn read(document: &Document) -> Result<SuiteFile, YamlError> {
 /// Checks the scenarios' names, after all else: what has no sound name is still read.
 pub(super) fn check_names(document: &Document, file: &SuiteFile) -> Result<(), YamlError> {
     let check = |(place, scenario): (usize, &ScenarioFile)| {
-        let at = KeyPath::root().key("scenarios").index(place).key("name");
+        let at = document.top().key("scenarios").index(place).key("name");
         let mut others = file.scenarios[..place].iter();
-        let (message, expected) = if !document.mended(&at).is_empty() {
+        let (message, expected) = if !at.is_sound() {
             return Ok(());
         } else if !is_name(&scenario.name) {
             (
@@ -213,7 +210,7 @@ pub(super) fn check_names(document: &Document, file: &SuiteFile) -> Result<(), Y
         } else {
             return Ok(());
         };
-        Err(document.error_expecting(&at, message, expected, None))
+        Err(at.expecting(message, expected, None))
     };
     YamlError::all(file.scenarios.iter().enumerate().map(check)).map(drop)
 }
@@ -221,12 +218,14 @@ pub(super) fn check_names(document: &Document, file: &SuiteFile) -> Result<(), Y
 /// The version first: a file of another version may have other keys, and that is the message.
 pub(super) fn check_version(document: &Document) -> Result<(), YamlError> {
     match document.value().get("version") {
-        Some(got) if got.is_u64() && *got != u64::from(VERSION) => Err(document.error_expecting(
-            &KeyPath::root().key("version"),
-            format!("a suite of version {got}"),
-            format!("expected {VERSION}, the version that this Torchgauge reads"),
-            None,
-        )),
+        Some(got) if got.is_u64() && *got != u64::from(VERSION) => {
+            let message = format!("a suite of version {got}");
+            let expected = format!("expected {VERSION}, the version that this Torchgauge reads");
+            Err(document
+                .top()
+                .key("version")
+                .expecting(message, expected, None))
+        }
         _ => Ok(()),
     }
 }
@@ -249,12 +248,11 @@ impl<'a> WorkFile<'a> {
 
 /// What a scenario runs: a model or a program, and not both.
 pub(super) fn work_of<'a>(
-    document: &Document,
-    at: &KeyPath,
+    at: &Spot<'_>,
     scenario: &'a ScenarioFile,
 ) -> Result<WorkFile<'a>, YamlError> {
     // One that was taken out for what it stands beside is still there.
-    let program = document.mended(&at.clone().key("program"));
+    let program = at.key("program").mended();
     let has_program = scenario.program.is_some() || program.iter().any(Vec::is_empty);
     let (key, message) = match (scenario.model, &scenario.program, scenario.task) {
         (Some(model), None, task) if !has_program => {
@@ -262,30 +260,30 @@ pub(super) fn work_of<'a>(
         }
         (None, Some(program), None) => return Ok(WorkFile::Program(program)),
         // Its axes are read all the same.
-        (None, None, task) if !document.mended(&at.clone().key("model")).is_empty() => {
+        (None, None, task) if !at.key("model").is_sound() => {
             return Ok(WorkFile::Builtin(Model::ALL[0], task.unwrap_or_default()));
         }
         (None, None, _) => {
             let message = "nothing to run";
             let expected = "expected `model`, or `program` for one of your own";
-            return Err(document.error_expecting(at, message, expected, None));
+            return Err(at.expecting(message, expected, None));
         }
         (Some(_), ..) => ("program", "a program beside a model"),
         (None, Some(_), Some(_)) => ("task", "a task without a model"),
     };
     let expected = "expected `model` and `task`, or `program` alone";
-    Err(document.error_expecting(&at.clone().key(key), message, expected, None))
+    Err(at.key(key).expecting(message, expected, None))
 }
 
-fn check_steps(document: &Document, at: &KeyPath, steps: Steps) -> Result<(), YamlError> {
-    let at = at.clone().key("steps");
+fn check_steps(at: &Spot<'_>, steps: Steps) -> Result<(), YamlError> {
+    let at = at.key("steps");
     let mut bounds = steps.bounds().into_iter();
-    bounds.try_for_each(|(key, got, range)| within(document, &at, key, got, range))
+    bounds.try_for_each(|(key, got, range)| within(&at, key, got, range))
 }
 
-fn check_threads(document: &Document, at: &KeyPath, threads: Option<u32>) -> Result<(), YamlError> {
+fn check_threads(at: &Spot<'_>, threads: Option<u32>) -> Result<(), YamlError> {
     let mut threads = threads.into_iter();
-    threads.try_for_each(|threads| within(document, at, "threads", threads, 1..=4096))
+    threads.try_for_each(|threads| within(at, "threads", threads, 1..=4096))
 }
 
 /// Names become parts of file and container names.

@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use bytesize::ByteSize;
-use engine::Ipc;
+use engine::{Ipc, Ulimit};
 use record::Method;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use strict_yaml::{Document, KeyPath, YamlError, did_you_mean};
+use serde::Deserialize;
+use strict_yaml::{Spot, YamlError};
 
 use super::units::{Bytes, Time};
 
@@ -139,27 +139,13 @@ fn exact(bytes: u64) -> String {
     }
 }
 
-/// One resource limit; -1 is unlimited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Ulimit {
-    /// Soft limit.
-    #[schemars(range(min = -1))]
-    pub soft: i64,
-    /// Hard limit.
-    #[schemars(range(min = -1))]
-    pub hard: i64,
-}
-
 impl LimitsFile {
-    pub(super) fn check(&self, document: &Document, path: &KeyPath) -> Result<(), YamlError> {
+    pub(super) fn check(&self, at: &Spot<'_>) -> Result<(), YamlError> {
         let wrong = |key: &str, got: &dyn fmt::Display, expected: &str| {
-            Err(document.error_expecting(
-                &path.clone().key(key),
-                format!("a value out of range: {got}"),
-                format!("expected {expected}"),
-                None,
-            ))
+            let message = format!("a value out of range: {got}");
+            Err(at
+                .key(key)
+                .expecting(message, format!("expected {expected}"), None))
         };
         if let Some(cpus) = self.cpus
             && !(0.01..=65536.0).contains(&cpus)
@@ -187,23 +173,17 @@ impl LimitsFile {
             return wrong("cpuset", set, "CPUs by number, such as 0-3,8");
         }
         for (name, limit) in &self.ulimits {
-            let at = path.clone().key("ulimits").key(name.as_str());
+            let at = at.key("ulimits").key(name);
             if !Method::ULIMITS.contains(&name.as_str()) {
-                return Err(document.error_at_key(
-                    &at,
-                    format!("unknown resource limit `{name}`"),
-                    format!("expected one of {}", Method::ULIMITS.join(", ")),
-                    did_you_mean(name, Method::ULIMITS),
-                ));
+                let message = format!("unknown resource limit `{name}`");
+                let at = at.on_key();
+                return Err(at.unknown(message, "expected one of ", name, &Method::ULIMITS));
             }
             let out_of_range = limit.soft < -1 || limit.hard < -1;
             if out_of_range || limit.hard != -1 && (limit.soft == -1 || limit.soft > limit.hard) {
-                return Err(document.error_expecting(
-                    &at,
-                    format!("soft {} with hard {}", limit.soft, limit.hard),
-                    "expected -1 (unlimited) or more, soft at most hard",
-                    None,
-                ));
+                let message = format!("soft {} with hard {}", limit.soft, limit.hard);
+                let expected = "expected -1 (unlimited) or more, soft at most hard";
+                return Err(at.expecting(message, expected, None));
             }
         }
         Ok(())

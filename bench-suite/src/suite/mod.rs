@@ -30,11 +30,11 @@ use record::{Claim, DeclaredMetric, SuiteQuestion};
 use sha2::{Digest, Sha256};
 use strict_yaml::{Document, YamlError};
 
-pub use catalog::{Catalog, Listed};
-pub use engine::{Ipc, Network};
+pub use catalog::Catalog;
+pub use engine::{Ipc, Network, Ulimit};
 pub use expand::MAX_CELLS;
 pub use file::{MAX_BLOCKS, VERSION};
-pub use limits::{Limits, Ulimit};
+pub use limits::Limits;
 pub use program::{Launcher, Program, ProgramFile, ProgramMount, Samples, is_variable, mount_of};
 pub use ranks::RANKS_AXIS;
 pub use scenario::{DeviceKind, Scenario, ScenarioVariant, Work};

@@ -9,10 +9,12 @@ use std::{
 use engine::Network;
 use protocol::{Axes, Axis, Until, Variant};
 use record::{Method, word_of};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use strict_yaml::{Document, KeyPath, YamlError};
+use strict_yaml::{Spot, YamlError};
+
+use super::axes::schema_of;
 
 /// Most words of a command, and most letters of each.
 const MOST_WORDS: usize = 1_000;
@@ -230,20 +232,12 @@ fn is_usual<T: Default + PartialEq>(given: &T) -> bool {
 #[serde(transparent)]
 pub struct Samples(pub Value);
 
-impl JsonSchema for Samples {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Samples".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "anyOf": [
-                { "type": "number", "exclusiveMinimum": 0 },
-                { "type": "string", "pattern": r"^\{[a-z][a-z0-9_]*\}$" },
-            ],
-        })
-    }
-}
+schema_of!(Samples as "Samples", _ => json_schema!({
+    "anyOf": [
+        { "type": "number", "exclusiveMinimum": 0 },
+        { "type": "string", "pattern": r"^\{[a-z][a-z0-9_]*\}$" },
+    ],
+}));
 
 impl ProgramFile {
     /// A command with nothing said about how it is run.
@@ -255,11 +249,11 @@ impl ProgramFile {
         }
     }
 
-    pub(super) fn check(&self, document: &Document, at: &KeyPath) -> Result<(), YamlError> {
-        let wrong = |at: KeyPath, message: String, expected: &str| {
-            Err(document.error_expecting(&at, message, expected, None))
+    pub(super) fn check(&self, at: &Spot<'_>) -> Result<(), YamlError> {
+        let wrong = |at: Spot<'_>, message: String, expected: &str| {
+            Err(at.expecting(message, expected, None))
         };
-        let command = at.clone().key("command");
+        let command = at.key("command");
         if self.command.first().is_none_or(String::is_empty) {
             let expected = "expected a program with its arguments, each a word of the list";
             return wrong(command, "no program".to_owned(), expected);
@@ -275,16 +269,15 @@ impl ProgramFile {
         }
         for (name, value) in &self.environment {
             if !is_variable(name) || value.contains('\0') {
-                let at = at.clone().key("environment").key(name);
                 let message = format!("`{name}` names no variable");
                 let expected = "expected letters, digits and _, no digit first";
-                return wrong(at, message, expected);
+                return wrong(at.key("environment").key(name), message, expected);
             }
         }
         for (place, mount) in self.mounts.iter().enumerate() {
             if let Err(expected) = mount_of(mount, Path::new("/")) {
-                let at = at.clone().key("mounts").index(place);
-                return wrong(at, format!("`{mount}` is no mount"), expected);
+                let message = format!("`{mount}` is no mount");
+                return wrong(at.key("mounts").index(place), message, expected);
             }
         }
         for (key, given) in [("workdir", &self.workdir), ("user", &self.user)] {
@@ -297,16 +290,19 @@ impl ProgramFile {
                     "workdir" => "expected an absolute path in the container",
                     _ => "expected NAME, UID or UID:GID",
                 };
-                return wrong(at.clone().key(key), format!("no {key}"), expected);
+                return wrong(at.key(key), format!("no {key}"), expected);
             }
         }
         if let Some(Samples(given)) = &self.samples_per_step
             && !given.is_string()
             && !given.as_f64().is_some_and(|samples| samples > 0.0)
         {
-            let at = at.clone().key("samples_per_step");
-            let message = format!("{given} samples");
-            return wrong(at, message, "expected a number above 0, or `{axis}`");
+            let expected = "expected a number above 0, or `{axis}`";
+            return wrong(
+                at.key("samples_per_step"),
+                format!("{given} samples"),
+                expected,
+            );
         }
         Ok(())
     }

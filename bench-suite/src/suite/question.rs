@@ -2,7 +2,7 @@
 
 use metrics::Rows;
 use record::SuiteQuestion;
-use strict_yaml::{Document, KeyPath, YamlError, did_you_mean};
+use strict_yaml::{Document, YamlError};
 
 use super::file::SuiteFile;
 
@@ -12,33 +12,25 @@ pub(super) fn read(
     file: &SuiteFile,
     rows: &Rows,
 ) -> Result<Option<SuiteQuestion>, YamlError> {
-    let at = KeyPath::root().key("answered_by");
+    let top = document.top();
+    let names: Vec<_> = rows.followed().map(|metric| metric.name).collect();
     for (place, name) in file.answered_by.iter().enumerate() {
-        let is_followed = rows.followed().any(|metric| metric.name == name);
-        if is_followed || !document.mended(&KeyPath::root().key("metrics")).is_empty() {
-            continue;
+        if !names.contains(&name.as_str()) && top.key("metrics").is_sound() {
+            let at = top.key("answered_by").index(place);
+            let message = format!("no metric that has a better and a worse is named `{name}`");
+            return Err(at.unknown(message, "one of: ", name, &names));
         }
-        let names: Vec<_> = rows.followed().map(|metric| metric.name).collect();
-        return Err(document.error_expecting(
-            &at.index(place),
-            format!("no metric that has a better and a worse is named `{name}`"),
-            format!("one of: {}", names.join(", ")),
-            did_you_mean(name, names.iter().copied()),
-        ));
     }
     let Some(question) = &file.question else {
-        let mended = document.mended(&KeyPath::root());
+        let mended = top.mended();
         let key = match (file.answered_by.is_empty(), file.yes_when) {
             _ if mended.iter().any(|way| way.len() == 1) => return Ok(None),
             (false, _) => "answered_by",
             (true, Some(_)) => "yes_when",
             (true, None) => return Ok(None),
         };
-        return Err(document.error_at(
-            &KeyPath::root().key(key),
-            "it answers no question",
-            Some(format!("add `question`, or leave `{key}` out")),
-        ));
+        let help = format!("add `question`, or leave `{key}` out");
+        return Err(top.key(key).error("it answers no question", Some(help)));
     };
     Ok(Some(SuiteQuestion {
         question: question.clone(),

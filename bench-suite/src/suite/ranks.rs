@@ -1,12 +1,17 @@
 //! How many processes a run has: one number, or several that are an axis.
 
 use protocol::MOST_RANKS;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::json_schema;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::Value;
-use strict_yaml::{Document, KeyPath, YamlError};
+use strict_yaml::{Spot, YamlError};
 
-use super::{program::Program, scenario::ScenarioVariant, scenario::Work, units::within};
+use super::{
+    axes::schema_of,
+    program::Program,
+    scenario::{ScenarioVariant, Work},
+    units::within,
+};
 
 /// The axis that a list of counts is, and the place of the count in a program's command.
 pub const RANKS_AXIS: &str = "ranks";
@@ -44,21 +49,12 @@ impl<'de> Deserialize<'de> for RanksFile {
     }
 }
 
-impl JsonSchema for RanksFile {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Ranks".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let one = serde_json::json!({ "type": "integer", "minimum": 1, "maximum": MOST_RANKS });
-        json_schema!({
-            "anyOf": [
-                one,
-                { "type": "array", "items": one, "minItems": 1, "uniqueItems": true },
-            ],
-        })
-    }
-}
+schema_of!(RanksFile as "Ranks", _ => {
+    let one = serde_json::json!({ "type": "integer", "minimum": 1, "maximum": MOST_RANKS });
+    json_schema!({
+        "anyOf": [one, { "type": "array", "items": one, "minItems": 1, "uniqueItems": true }],
+    })
+});
 
 impl RanksFile {
     pub(super) fn counts(&self) -> &[u32] {
@@ -66,16 +62,17 @@ impl RanksFile {
     }
 
     /// `at`: the scenario.
-    pub(super) fn check(&self, document: &Document, at: &KeyPath) -> Result<(), YamlError> {
+    pub(super) fn check(&self, at: &Spot<'_>) -> Result<(), YamlError> {
         let mut counts = self.counts.iter().enumerate();
         let repeated = counts.any(|(place, count)| self.counts[..place].contains(count));
         if repeated || self.counts.is_empty() {
-            let at = at.clone().key(RANKS_AXIS);
             let expected = "expected each count once";
-            return Err(document.error_expecting(&at, "no set of counts", expected, None));
+            return Err(at
+                .key(RANKS_AXIS)
+                .expecting("no set of counts", expected, None));
         }
         let mut counts = self.counts.iter();
-        counts.try_for_each(|&count| within(document, at, RANKS_AXIS, count, 1..=MOST_RANKS))
+        counts.try_for_each(|&count| within(at, RANKS_AXIS, count, 1..=MOST_RANKS))
     }
 
     /// Each variant once for every count.

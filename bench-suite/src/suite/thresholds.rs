@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use metrics::Metric;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::json_schema;
 use serde::Deserialize;
-use strict_yaml::{Document, KeyPath, YamlError, did_you_mean};
+use strict_yaml::{Spot, YamlError};
+
+use super::axes::schema_of;
 
 /// Metric to noise threshold, as it stands in a file.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -13,25 +15,20 @@ use strict_yaml::{Document, KeyPath, YamlError, did_you_mean};
 pub(super) struct ThresholdsFile(BTreeMap<String, f64>);
 
 impl ThresholdsFile {
-    pub(super) fn check(&self, document: &Document, at: &KeyPath) -> Result<(), YamlError> {
+    pub(super) fn check(&self, at: &Spot<'_>) -> Result<(), YamlError> {
+        let names: Vec<_> = Metric::compared().map(|one| one.name).collect();
         for (name, threshold) in &self.0 {
-            let at = at.clone().key(name.as_str());
-            if !Metric::compared().any(|metric| metric.name == name) {
-                let names: Vec<_> = Metric::compared().map(|one| one.name).collect();
-                return Err(document.error_at_key(
-                    &at,
-                    format!("no compared metric is named `{name}`"),
-                    format!("expected one of: {}", names.join(", ")),
-                    did_you_mean(name, names.iter().copied()),
-                ));
+            let at = at.key(name);
+            if !names.contains(&name.as_str()) {
+                let message = format!("no compared metric is named `{name}`");
+                return Err(at
+                    .on_key()
+                    .unknown(message, "expected one of: ", name, &names));
             }
             if !(0.0..1.0).contains(threshold) {
-                return Err(document.error_expecting(
-                    &at,
-                    format!("a value out of range: {threshold}"),
-                    "expected a share from 0 to below 1; 2 % is written 0.02",
-                    None,
-                ));
+                let message = format!("a value out of range: {threshold}");
+                let expected = "expected a share from 0 to below 1; 2 % is written 0.02";
+                return Err(at.expecting(message, expected, None));
             }
         }
         Ok(())
@@ -45,28 +42,20 @@ impl ThresholdsFile {
     }
 }
 
-impl JsonSchema for ThresholdsFile {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Thresholds".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let metrics: BTreeMap<_, _> = Metric::compared()
-            .map(|metric| {
-                let threshold = serde_json::json!({
-                    "type": "number",
-                    "minimum": 0,
-                    "exclusiveMaximum": 1,
-                    "description": format!("{}; {} unless said otherwise", metric.label, metric.threshold),
-                });
-                (metric.name, threshold)
-            })
-            .collect();
-        json_schema!({
-            "type": "object",
-            "description": "Metric to the largest relative change that counts as none",
-            "properties": metrics,
-            "additionalProperties": false,
-        })
-    }
-}
+schema_of!(ThresholdsFile as "Thresholds", _ => {
+    let metrics = Metric::compared().map(|metric| {
+        let threshold = serde_json::json!({
+            "type": "number",
+            "minimum": 0,
+            "exclusiveMaximum": 1,
+            "description": format!("{}; {} unless said otherwise", metric.label, metric.threshold),
+        });
+        (metric.name, threshold)
+    });
+    json_schema!({
+        "type": "object",
+        "description": "Metric to the largest relative change that counts as none",
+        "properties": metrics.collect::<BTreeMap<_, _>>(),
+        "additionalProperties": false,
+    })
+});

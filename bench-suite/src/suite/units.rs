@@ -7,7 +7,9 @@ use jiff::SignedDuration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
-use strict_yaml::{Document, KeyPath, YamlError};
+use strict_yaml::{Spot, YamlError};
+
+use super::axes::schema_of;
 
 /// A stretch of time, written `90s`, `5min`, `1h 30min`, from so many milliseconds to so many hours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,26 +124,17 @@ impl<const LEAST: u64, const MOST: u64> JsonSchema for Stretch<LEAST, MOST> {
     }
 }
 
-impl JsonSchema for Bytes {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Bytes".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A size above 0, such as 512MiB or 4GiB",
-            "anyOf": [
-                { "type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? ?([kKMGTP]i?)?[bB]?$" },
-                { "type": "integer", "minimum": 1 },
-            ],
-        })
-    }
-}
+schema_of!(Bytes as "Bytes", _ => json_schema!({
+    "description": "A size above 0, such as 512MiB or 4GiB",
+    "anyOf": [
+        { "type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? ?([kKMGTP]i?)?[bB]?$" },
+        { "type": "integer", "minimum": 1 },
+    ],
+}));
 
 /// Whether the number at this key is within these.
 pub(super) fn within(
-    document: &Document,
-    at: &KeyPath,
+    at: &Spot<'_>,
     key: &str,
     got: u32,
     range: RangeInclusive<u32>,
@@ -150,12 +143,9 @@ pub(super) fn within(
         return Ok(());
     }
     let (least, most) = range.into_inner();
-    Err(document.error_expecting(
-        &at.clone().key(key),
-        format!("a value out of range: {got}"),
-        format!("expected a whole number from {least} to {most}"),
-        None,
-    ))
+    let message = format!("a value out of range: {got}");
+    let expected = format!("expected a whole number from {least} to {most}");
+    Err(at.key(key).expecting(message, expected, None))
 }
 
 #[cfg(test)]

@@ -2,11 +2,14 @@
 
 use protocol::Device;
 use record::ValidityLimits;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Deserializer};
-use strict_yaml::{Document, KeyPath, YamlError};
+use strict_yaml::{Spot, YamlError};
 
-use super::units::{Wait, scalar, within};
+use super::{
+    axes::schema_of,
+    units::{Wait, scalar, within},
+};
 
 const MOST_REPEATS: u32 = 100;
 /// A run on the CPU has the same CPUs as whatever else runs.
@@ -61,26 +64,15 @@ impl<'de> Deserialize<'de> for Limit {
     }
 }
 
-impl JsonSchema for Limit {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Limit".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "A limit from 0 to 100, or any",
-            "anyOf": [
-                { "type": "number", "minimum": 0, "maximum": 100 },
-                { "const": "any" },
-            ],
-        })
-    }
-}
+schema_of!(Limit as "Limit", _ => json_schema!({
+    "description": "A limit from 0 to 100, or any",
+    "anyOf": [{ "type": "number", "minimum": 0, "maximum": 100 }, { "const": "any" }],
+}));
 
 impl ValidityFile {
-    pub(super) fn check(&self, document: &Document, path: &KeyPath) -> Result<(), YamlError> {
+    pub(super) fn check(&self, at: &Spot<'_>) -> Result<(), YamlError> {
         self.repeats.map_or(Ok(()), |repeats| {
-            within(document, path, "repeats", repeats, 0..=MOST_REPEATS)
+            within(at, "repeats", repeats, 0..=MOST_REPEATS)
         })
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use protocol::{Variant, bad_name};
 use serde_json::{Map, Value};
-use strict_yaml::{Document, KeyPath, YamlError};
+use strict_yaml::{KeyPath, Spot, YamlError};
 
 use super::program::{ProgramFile, is_environment};
 
@@ -44,84 +44,73 @@ pub(super) type Picked<'a> = BTreeMap<&'a str, &'a Given>;
 
 /// One value or a list of them, each typed and none twice.
 pub(super) fn values(
-    document: &Document,
-    at: &KeyPath,
+    at: &Spot<'_>,
     reading: Reading<'_>,
     axis: &str,
     value: &Value,
 ) -> Result<Vec<Given>, YamlError> {
-    let at = at.clone().key(axis);
-    let read = |at: KeyPath, axis_at: &KeyPath, value: &Value| {
+    let axis_at = at.key(axis);
+    let read = |at: &Spot<'_>, value: &Value| {
         if !reading.is_typed(axis) {
-            return text(document, at, axis_at, axis, value);
+            return text(at, &axis_at, axis, value);
         }
-        let given = typed(document, at, axis_at, axis, value)?;
+        let given = typed(at, &axis_at, axis, value)?;
         if matches!(reading, Reading::Program(_)) && given.canonical.starts_with("managed") {
             let message = "unified memory is of the built-in workload alone";
             let expected = "expected settings that the environment can hold";
-            return Err(document.error_expecting(&given.at, message, expected, None));
+            return Err(at.expecting(message, expected, None));
         }
         Ok(given)
     };
     let Value::Array(items) = value else {
-        return Ok(vec![read(at.clone(), &at, value)?]);
+        return Ok(vec![read(&axis_at, value)?]);
     };
     // An unknown axis is the better message for an unknown axis without values.
     if items.is_empty() && (Variant::AXES.contains(&axis) || !reading.is_typed(axis)) {
-        let help = "drop the axis, and the workload's default holds".to_owned();
-        return Err(document.error_expecting(
-            &at,
-            format!("the axis `{axis}` has no values"),
-            "expected at least one",
-            Some(help),
-        ));
+        let message = format!("the axis `{axis}` has no values");
+        return Err(axis_at.expecting(message, "expected at least one", Some(DROP.to_owned())));
     }
     if items.is_empty() {
-        return Ok(vec![read(at.clone(), &at, value)?]);
+        return Ok(vec![read(&axis_at, value)?]);
     }
     let mut values: Vec<Given> = Vec::new();
     for (place, item) in items.iter().enumerate() {
-        let given = read(at.clone().index(place), &at, item)?;
+        let at = axis_at.index(place);
+        let given = read(&at, item)?;
         if values
             .iter()
             .any(|other| other.canonical == given.canonical)
         {
             let message = format!("`{}` stands in this list already", given.canonical);
-            return Err(document.error_at(&given.at, message, Some("drop it".into())));
+            return Err(at.error(message, Some("drop it".into())));
         }
         values.push(given);
     }
     Ok(values)
 }
 
+const DROP: &str = "drop the axis, and the workload's default holds";
+
 pub(super) fn one_value(
-    document: &Document,
-    at: &KeyPath,
+    at: &Spot<'_>,
     reading: Reading<'_>,
     axis: &str,
     value: &Value,
 ) -> Result<Given, YamlError> {
     if value.is_array() {
-        let at = at.clone().key(axis);
         let message = "a list, where one variant is described";
         let expected = "expected one value; write one entry of `include` for each variant";
-        return Err(document.error_expecting(&at, message, expected, None));
+        return Err(at.key(axis).expecting(message, expected, None));
     }
-    let mut values = values(document, at, reading, axis, value)?;
+    let mut values = values(at, reading, axis, value)?;
     Ok(values.swap_remove(0))
 }
 
 /// Reads one value of a program's parameter: a number or a text.
-fn text(
-    document: &Document,
-    at: KeyPath,
-    axis_at: &KeyPath,
-    axis: &str,
-    value: &Value,
-) -> Result<Given, YamlError> {
+fn text(at: &Spot<'_>, axis_at: &Spot<'_>, axis: &str, value: &Value) -> Result<Given, YamlError> {
     if let Some(why) = bad_name(axis) {
         let message = format!("`{axis}` is no name of an axis");
-        return Err(document.error_at_key(axis_at, message, why, None));
+        return Err(axis_at.clone().on_key().expecting(message, why, None));
     }
     let canonical = match value {
         Value::String(text) => text.clone(),
@@ -131,39 +120,32 @@ fn text(
     };
     if canonical.is_empty() || canonical.len() > 200 || canonical.contains(char::is_control) {
         let expected = "expected a number, or up to 200 letters that print";
-        return Err(document.error_expecting(&at, "no value of an axis", expected, None));
+        return Err(at.expecting("no value of an axis", expected, None));
     }
     Ok(Given {
         value: value.clone(),
         canonical,
-        at,
+        at: at.path().clone(),
     })
 }
 
 /// Reads one value through [`Variant`].
-fn typed(
-    document: &Document,
-    at: KeyPath,
-    axis_at: &KeyPath,
-    axis: &str,
-    value: &Value,
-) -> Result<Given, YamlError> {
+fn typed(at: &Spot<'_>, axis_at: &Spot<'_>, axis: &str, value: &Value) -> Result<Given, YamlError> {
     let map = Map::from_iter([(axis.to_owned(), value.clone())]);
     let variant: Variant = serde_json::from_value(Value::Object(map)).map_err(|error| {
         let unknown = error.to_string().starts_with("unknown field");
-        document.error_from_serde(if unknown { axis_at } else { &at }, &error)
+        let at = if unknown { axis_at } else { at };
+        at.clone().serde(&error)
     })?;
     match variant.axes().get(axis).cloned() {
         Some(canonical) if !value.is_null() => Ok(Given {
             value: value.clone(),
             canonical,
-            at,
+            at: at.path().clone(),
         }),
-        _ => Err(document.error_expecting(
-            &at,
-            format!("the axis `{axis}` has no value"),
-            "expected a value",
-            Some("drop the axis, and the workload's default holds".into()),
-        )),
+        _ => {
+            let message = format!("the axis `{axis}` has no value");
+            Err(at.expecting(message, "expected a value", Some(DROP.to_owned())))
+        }
     }
 }

@@ -252,15 +252,15 @@ async fn a_run_on_the_cpu_is_no_way_to_the_gpu() {
         &host::local::open(),
         &engine,
         &gpus,
-        &image::with_mode("normal"),
+        Some(&image::with_mode("normal")),
         0,
         &cancel,
     )
     .await
     .unwrap_err();
     let obstacle = |path: GpuPath| {
-        let probe = tried.iter().find(|probe| probe.path == path).unwrap();
-        probe.obstacle.clone()
+        let (_, obstacle) = tried.iter().find(|(of, _)| *of == path).unwrap();
+        obstacle.clone()
     };
     let passthrough = obstacle(GpuPath::Passthrough);
     assert!(passthrough.contains("told of no GPU"), "{passthrough}");

@@ -43,9 +43,9 @@ fn a_metric_that_is_none_is_shown_where_it_stands() {
 fn every_suite_of_the_project_asks_something() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../scenarios");
     let catalog = Catalog::of(folder);
-    for suite in catalog.list().unwrap() {
-        let suite = suite
-            .suite
+    for name in catalog.names().unwrap() {
+        let suite = catalog
+            .load(&name)
             .unwrap_or_else(|error| panic!("{}", error.render(false)));
         let asked = suite.question.expect(&suite.name);
         assert!(asked.question.ends_with('?'), "{}", suite.name);

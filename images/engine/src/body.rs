@@ -74,8 +74,8 @@ fn host_config(spec: &ContainerSpec, product: Product) -> HostConfig {
         shm_size: limits.shm_bytes.map(signed),
         pids_limit: limits.pids.map(i64::from),
         ulimits: (!limits.ulimits.is_empty()).then(|| {
-            let api = |limit: &crate::Ulimit| ResourcesUlimits {
-                name: Some(limit.name.clone()),
+            let api = |(name, limit): (&String, &crate::Ulimit)| ResourcesUlimits {
+                name: Some(name.clone()),
                 soft: Some(limit.soft),
                 hard: Some(limit.hard),
             };

@@ -1,6 +1,11 @@
 //! Finding an engine that answers.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use bollard::{API_DEFAULT_VERSION, BollardRequest, Docker};
 use tokio::net::UnixStream;
@@ -10,7 +15,6 @@ use crate::{
     endpoint::{Candidate, Endpoint},
     error::{Cause, Error, Failure, Result},
     facts::EngineFacts,
-    registry::Registry,
 };
 
 /// An engine that does not say who it is within this time is not one to measure with.
@@ -33,7 +37,8 @@ pub(crate) struct Inner {
     /// The same engine with a long time-out.
     pub(crate) patient: Docker,
     pub(crate) facts: EngineFacts,
-    pub(crate) registry: Registry,
+    /// See [`Engine::live`].
+    pub(crate) live: Mutex<BTreeSet<String>>,
 }
 
 impl Engine {
@@ -105,7 +110,7 @@ impl Engine {
                 patient: docker.clone().with_timeout(PATIENT),
                 docker,
                 facts,
-                registry: Registry::default(),
+                live: Mutex::default(),
             }),
         })
     }

@@ -65,7 +65,7 @@ impl Engine {
                 },
             }
         };
-        self.inner.registry.ids().insert(response.id.clone());
+        self.live().insert(response.id.clone());
         Ok(Container {
             engine: self.clone(),
             name: spec.name.clone().unwrap_or_else(|| short(&response.id)),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
@@ -132,42 +132,19 @@ fn discover(here: &Surroundings<'_>) -> Result<Vec<Candidate>> {
 }
 
 fn chosen_context(here: &Surroundings<'_>) -> Option<(String, String)> {
-    #[derive(Deserialize)]
-    struct Config {
-        #[serde(rename = "currentContext")]
-        current_context: Option<String>,
-    }
     if let Some(name) = (here.variable)("DOCKER_CONTEXT") {
         let origin = format!("DOCKER_CONTEXT={name}");
         return Some((name, origin));
     }
     let text = std::fs::read_to_string(here.docker_config_folder()?.join("config.json")).ok()?;
-    let name = serde_json::from_str::<Config>(&text)
-        .ok()?
-        .current_context?;
-    (!name.is_empty()).then(|| {
-        let origin = format!("Docker context {name}");
-        (name, origin)
-    })
+    let config: Value = serde_json::from_str(&text).ok()?;
+    let name = config["currentContext"].as_str()?;
+    (!name.is_empty()).then(|| (name.to_owned(), format!("Docker context {name}")))
 }
 
 /// The address of a context. The docker command keeps it in
 /// `contexts/meta/<sha256 of its name>/meta.json`.
 fn context_host(here: &Surroundings<'_>, name: &str, origin: &str) -> Result<String> {
-    #[derive(Deserialize)]
-    struct Meta {
-        #[serde(rename = "Endpoints")]
-        endpoints: Endpoints,
-    }
-    #[derive(Deserialize)]
-    struct Endpoints {
-        docker: DockerEndpoint,
-    }
-    #[derive(Deserialize)]
-    struct DockerEndpoint {
-        #[serde(rename = "Host")]
-        host: String,
-    }
     let folder = format!("{:x}", Sha256::digest(name.as_bytes()));
     let unusable = |reason: String| Error::Endpoint {
         origin: origin.to_owned(),
@@ -182,14 +159,10 @@ fn context_host(here: &Surroundings<'_>, name: &str, origin: &str) -> Result<Str
         .join("meta.json");
     let text = std::fs::read_to_string(&path)
         .map_err(|error| unusable(format!("cannot read {}: {error}", path.display())))?;
-    serde_json::from_str::<Meta>(&text)
-        .map(|meta| meta.endpoints.docker.host)
-        .map_err(|error| {
-            unusable(format!(
-                "{} has no docker endpoint: {error}",
-                path.display()
-            ))
-        })
+    let meta: Value = serde_json::from_str(&text).unwrap_or_default();
+    let host = meta["Endpoints"]["docker"]["Host"].as_str();
+    let none = || unusable(format!("{} has no docker endpoint", path.display()));
+    host.map(str::to_owned).ok_or_else(none)
 }
 
 #[cfg(test)]

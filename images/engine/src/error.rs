@@ -1,7 +1,5 @@
 //! What can go wrong with an engine, and what to do then.
 
-use std::fmt;
-
 use bollard::errors::Error as Bollard;
 
 use crate::attempt::{Attempt, advice, tried};
@@ -71,7 +69,8 @@ impl Error {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{operation} {}{engine}: {cause}; {}", self.on(), cause.next_step())]
 pub struct Failure {
     /// What was asked, such as `load image archive`.
     pub operation: &'static str,
@@ -82,39 +81,36 @@ pub struct Failure {
     pub cause: Cause,
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            operation,
-            engine,
-            object,
-            cause,
-        } = self;
-        write!(f, "{operation} ")?;
-        if !object.is_empty() {
-            write!(f, "{object} on ")?;
+impl Failure {
+    fn on(&self) -> String {
+        match &*self.object {
+            "" => String::new(),
+            object => format!("{object} on "),
         }
-        write!(f, "{engine}: {cause}; {}", cause.next_step())
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Cause {
     /// The engine answered with an error status.
-    Refused {
-        status: u16,
-        message: String,
-    },
+    #[error("{}", format!("the engine answered with status {status}: {}", message.trim()).trim_end_matches(": "))]
+    Refused { status: u16, message: String },
     /// The engine answered 200 and reported an error in the body.
+    #[error("the engine reported: {}", .0.trim())]
     Reported(String),
+    #[error("the engine cannot be reached ({0})")]
     Unreachable(String),
     /// The connection broke in the middle.
+    #[error("the connection to the engine broke ({0})")]
     Lost(String),
+    #[error("the engine did not answer in time")]
     TimedOut,
     /// The answer is not what the API describes.
+    #[error("the answer cannot be read ({0})")]
     Unreadable(String),
     /// Reading what was to be sent, or writing what was received, failed on this side.
-    Local(std::io::Error),
+    #[error(transparent)]
+    Local(#[from] std::io::Error),
 }
 
 impl Cause {
@@ -196,32 +192,6 @@ impl Cause {
             }
             _ => "the engine's log says more (`journalctl -u docker`)",
         }
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused { status, message } if message.is_empty() => {
-                write!(f, "the engine answered with status {status}")
-            }
-            Self::Refused { status, message } => {
-                let message = message.trim();
-                write!(f, "the engine answered with status {status}: {message}")
-            }
-            Self::Reported(message) => write!(f, "the engine reported: {}", message.trim()),
-            Self::Unreachable(message) => write!(f, "the engine cannot be reached ({message})"),
-            Self::Lost(message) => write!(f, "the connection to the engine broke ({message})"),
-            Self::TimedOut => f.write_str("the engine did not answer in time"),
-            Self::Unreadable(message) => write!(f, "the answer cannot be read ({message})"),
-            Self::Local(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl From<std::io::Error> for Cause {
-    fn from(error: std::io::Error) -> Self {
-        Self::Local(error)
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a container can go without where an engine refuses it.
 
+use std::collections::BTreeMap;
+
 use rustix::process::{Resource, getrlimit};
 
 use crate::{
@@ -35,17 +37,15 @@ pub(crate) fn fall_back(
         // Podman raises two limits by itself, which a kernel refuses where the engine
         // runs inside of a container. What this process has, it can pass on.
         if product == Product::Podman && is_new(DEFAULT_ULIMITS) {
-            let asked_for = std::mem::take(&mut spec.limits.ulimits);
             let mut ulimits = own_ulimits(spec.limits.pids);
-            ulimits.retain(|own| asked_for.iter().all(|other| other.name != own.name));
-            ulimits.extend(asked_for);
+            ulimits.append(&mut spec.limits.ulimits);
             spec.limits.ulimits = ulimits;
             return Some(fallback(DEFAULT_ULIMITS));
         }
         if is_new(ULIMITS) && !spec.limits.ulimits.is_empty() {
             spec.limits.ulimits = match product {
                 Product::Podman => own_ulimits(spec.limits.pids),
-                Product::Docker => Vec::new(),
+                Product::Docker => BTreeMap::new(),
             };
             return Some(fallback(ULIMITS));
         }
@@ -69,24 +69,22 @@ const INIT: &str = "init";
 /// Limits on open files and processes, the two that Podman sets, that an engine on
 /// this machine can be expected to be allowed: this process's own, and for
 /// processes no more than the container may have anyway.
-fn own_ulimits(pids: Option<u32>) -> Vec<Ulimit> {
+fn own_ulimits(pids: Option<u32>) -> BTreeMap<String, Ulimit> {
     let limit = |name: &str, resource, most: u32| {
         let own = getrlimit(resource);
         let value = |own: Option<u64>| {
             i64::from(own.map_or(most, |own| u32::try_from(own).unwrap_or(most).min(most)))
         };
-        Ulimit {
-            name: name.to_owned(),
-            soft: value(own.current),
-            hard: value(own.maximum),
-        }
+        let (soft, hard) = (value(own.current), value(own.maximum));
+        (name.to_owned(), Ulimit { soft, hard })
     };
     // 1048576 is what Podman asks for.
     let processes = pids.unwrap_or(1 << 20);
-    vec![
+    [
         limit("nofile", Resource::Nofile, 1 << 20),
         limit("nproc", Resource::Nproc, processes),
     ]
+    .into()
 }
 
 #[cfg(test)]
@@ -99,11 +97,8 @@ mod tests {
             image: "image".into(),
             ..Default::default()
         };
-        spec.limits.ulimits.push(Ulimit {
-            name: "memlock".into(),
-            soft: -1,
-            hard: -1,
-        });
+        let unlimited = Ulimit { soft: -1, hard: -1 };
+        spec.limits.ulimits.insert("memlock".into(), unlimited);
         let mut given_up = Vec::new();
         while let Some(fallback) = fall_back(&mut spec, product, &given_up, message) {
             given_up.push(fallback);
@@ -111,12 +106,7 @@ mod tests {
         }
         let found: Vec<&str> = given_up.iter().map(|one| one.what.as_str()).collect();
         assert_eq!(found, expect, "{message}");
-        let names: Vec<&str> = spec
-            .limits
-            .ulimits
-            .iter()
-            .map(|one| one.name.as_str())
-            .collect();
+        let names: Vec<&str> = spec.limits.ulimits.keys().map(String::as_str).collect();
         assert_eq!(names, limits, "{message}");
         assert_eq!(spec.without_init, found.contains(&"init"));
     }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -13,18 +13,14 @@ use crate::{
     error::{Cause, Result},
 };
 
-/// Ids of live containers. A container enters when the engine has told its id and
-/// leaves when the engine has confirmed that it is gone.
-#[derive(Debug, Default)]
-pub(crate) struct Registry(Mutex<BTreeSet<String>>);
-
-impl Registry {
-    pub(crate) fn ids(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Engine {
+    /// Ids of live containers. A container enters when the engine has told its id and
+    /// leaves when the engine has confirmed that it is gone.
+    pub(crate) fn live(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        let live = self.inner.live.lock();
+        live.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Removes every container that this connection (and its clones) made and that
     /// is still there, running or not; returns their ids.
     ///
@@ -50,14 +46,14 @@ impl Engine {
 
     /// Ids of the containers that this connection made and that are not yet gone.
     pub fn live_containers(&self) -> Vec<String> {
-        self.inner.registry.ids().iter().cloned().collect()
+        self.live().iter().cloned().collect()
     }
 
     pub(crate) async fn remove_by_id(&self, id: &str) -> Result<()> {
         remove(self.docker(), id)
             .await
             .map_err(|cause| self.failed("remove container", short(id), cause))?;
-        self.inner.registry.ids().remove(id);
+        self.live().remove(id);
         Ok(())
     }
 

@@ -83,8 +83,9 @@ pub struct Limits {
     /// Size of `/dev/shm`; the engine's default (64 MiB) where `None`.
     pub shm_bytes: Option<u64>,
     pub pids: Option<u32>,
-    /// Best effort: an engine may refuse them, see [`crate::Container::fallbacks`].
-    pub ulimits: Vec<Ulimit>,
+    /// By name without `RLIMIT_`, such as `memlock`, `nofile`, `stack`. Best effort: an engine may
+    /// refuse them, see [`crate::Container::fallbacks`].
+    pub ulimits: BTreeMap<String, Ulimit>,
     /// Size of the memory file system on `/tmp`.
     pub tmp_bytes: Option<u64>,
 }
@@ -98,20 +99,21 @@ impl Default for Limits {
             shm_bytes: None,
             // A fork bomb is stopped; libtorch on a machine of 256 CPUs is not.
             pids: Some(8192),
-            ulimits: Vec::new(),
+            ulimits: BTreeMap::new(),
             tmp_bytes: None,
         }
     }
 }
 
-/// One resource limit, as in `ulimit`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// One resource limit; -1 is unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Ulimit {
-    /// Name without `RLIMIT_`, such as `memlock`, `nofile`, `stack`.
-    pub name: String,
-    /// Soft limit; -1 is unlimited.
+    /// Soft limit.
+    #[schemars(range(min = -1))]
     pub soft: i64,
-    /// Hard limit; -1 is unlimited.
+    /// Hard limit.
+    #[schemars(range(min = -1))]
     pub hard: i64,
 }
 

@@ -541,11 +541,8 @@ async fn what_is_best_effort_is_given_up_and_recorded() {
     )]);
     let engine = served.connect().await;
     let mut spec = spec();
-    spec.limits.ulimits = vec![engine::Ulimit {
-        name: "memlock".to_owned(),
-        soft: -1,
-        hard: -1,
-    }];
+    let unlimited = engine::Ulimit { soft: -1, hard: -1 };
+    spec.limits.ulimits.insert("memlock".to_owned(), unlimited);
     let mut container = engine.create(&spec).await.unwrap();
     let error = container.start().await.unwrap_err();
     assert!(

@@ -294,11 +294,8 @@ async fn mounts_limits_and_environment_arrive() {
     spec.limits.shm_bytes = Some(16 * MIB);
     spec.limits.cpus = Some(0.5);
     spec.limits.cpuset = Some("0".to_owned());
-    spec.limits.ulimits = vec![Ulimit {
-        name: "nofile".into(),
-        soft: 77,
-        hard: 99,
-    }];
+    let ulimit = Ulimit { soft: 77, hard: 99 };
+    spec.limits.ulimits.insert("nofile".into(), ulimit);
     let (_, output) = bed.run(&spec).await;
     assert!(output.contains("Max open files 77 99 files"), "{output}");
     let shm = output

@@ -8,7 +8,7 @@ use std::{fs, path::PathBuf, process::Command};
 use serde_json::Value;
 
 use crate::{
-    Digest, Error, ParseDigestError, Result,
+    Digest, Error, Result,
     error::at,
     lock::Wheel,
     program,
@@ -40,6 +40,14 @@ const PLATFORMS: [&str; 12] = [
     "linux_x86_64",
 ];
 
+/// What every call of pip is given, the host's and the known one.
+const ALWAYS: [&str; 4] = [
+    "--disable-pip-version-check",
+    "--no-input",
+    "--no-cache-dir",
+    "--only-binary=:all:",
+];
+
 const INSTALL_PYTHON: &str =
     "install Python 3.9 or newer with pip (Debian and Ubuntu: `apt-get install python3-pip`)";
 
@@ -55,11 +63,6 @@ fn pip_sha256() -> Digest {
     PIP_SHA256.parse().unwrap_or(Digest::of(b""))
 }
 
-/// Where the pip that is run lies.
-fn own_place(cache: &Cache) -> PathBuf {
-    cache.package("wheels", pip_sha256(), FILE)
-}
-
 /// A pip that runs from its wheel.
 #[derive(Debug, Clone)]
 pub(crate) struct Pip {
@@ -69,7 +72,7 @@ pub(crate) struct Pip {
 impl Pip {
     /// Takes the known pip out of the cache, or fetches it.
     pub(crate) fn ready(cache: &Cache) -> Result<Self> {
-        let wheel = own_place(cache);
+        let wheel = cache.package("wheels", pip_sha256(), FILE);
         if wheel.is_file() {
             return Ok(Self { wheel });
         }
@@ -77,12 +80,8 @@ impl Pip {
         let _meter = cache.start(Action::Download, "pip", None);
         let mut command = Command::new("python3");
         command
-            .args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:"])
-            .args([
-                "--disable-pip-version-check",
-                "--no-input",
-                "--no-cache-dir",
-            ])
+            .args(["-m", "pip", "download", "--no-deps"])
+            .args(ALWAYS)
             .arg("--dest")
             .arg(scratch.path())
             .arg(format!("pip=={PIP_VERSION}"));
@@ -107,21 +106,11 @@ impl Pip {
         let mut command = Command::new("python3");
         command
             .arg(self.wheel.join("pip"))
-            .args([
-                subcommand,
-                "--disable-pip-version-check",
-                "--no-input",
-                "--no-cache-dir",
-            ])
-            .args(["--retries", "10", "--only-binary=:all:"])
-            .args([
-                "--implementation",
-                "cp",
-                "--abi",
-                "cp311",
-                "--python-version",
-                PYTHON,
-            ]);
+            .arg(subcommand)
+            .args(ALWAYS)
+            .args(["--retries", "10"])
+            .args(["--implementation", "cp", "--abi", "cp311"])
+            .args(["--python-version", PYTHON]);
         for platform in PLATFORMS {
             command.args(["--platform", platform]);
         }
@@ -274,7 +263,6 @@ fn read_report(json: &[u8]) -> Result<Vec<Wheel>, String> {
         let file = url.rsplit('/').next().unwrap_or_default();
         let file = file.split(['#', '?']).next().unwrap_or_default();
         let hash = text("/download_info/archive_info/hashes/sha256")?;
-        let sha256 = format!("sha256:{hash}").parse();
         Ok(Wheel {
             name: text("/metadata/name")?
                 .to_lowercase()
@@ -283,7 +271,7 @@ fn read_report(json: &[u8]) -> Result<Vec<Wheel>, String> {
             // Local versions (`+cu130`) are percent-encoded in URLs.
             file: file.replace("%2B", "+"),
             size_bytes: 0,
-            sha256: sha256.map_err(|error: ParseDigestError| error.to_string())?,
+            sha256: format!("sha256:{hash}").parse()?,
         })
     };
     entries.iter().map(read).collect()

@@ -17,6 +17,7 @@ use std::{
 use engine::Engine;
 use futures_util::{StreamExt as _, future, stream};
 use record::ImageFacts;
+use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio_util::io::{ReaderStream, SyncIoBridge};
 
@@ -36,7 +37,8 @@ const CHUNK_BYTES: usize = 1 << 20;
 const WAITING_BYTES: usize = 4 * CHUNK_BYTES;
 
 /// How an image came into the engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Loaded {
     AlreadyThere,
     /// Only the layers that the engine lacked were sent.

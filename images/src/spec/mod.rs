@@ -5,14 +5,13 @@ pub(crate) mod gpu;
 pub(crate) mod reserved;
 
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
-use strict_yaml::{Document, KeyPath, YamlError};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use strict_yaml::{Document, YamlError};
 
 use crate::{
     Digest, Flavour,
@@ -70,85 +69,75 @@ pub enum Base {
     Image(String),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "WrittenLibtorch", into = "WrittenLibtorch")]
-pub enum LibtorchSpec {
-    Wheels {
-        version: String,
-        flavour: Flavour,
-    },
-    /// Out of a PyTorch that is installed on this machine.
-    Installed {
-        /// Its site-packages folder; `None` is the one that `python3` would import.
-        folder: Option<PathBuf>,
-        flavour: Flavour,
-    },
-    /// The one that the base holds, such as an official PyTorch image.
-    Inside {
-        /// The site-packages folder in the base; `None` is the only one that has torch in it.
-        folder: Option<String>,
-        flavour: Flavour,
-    },
-}
-
-/// `libtorch` as it is written; which keys go together is checked afterwards.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenLibtorch {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    version: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    flavour: Option<Flavour>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    from: Option<From>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    installed: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    inside: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum From {
-    /// The wheels of PyPI, through pip.
-    Wheels,
-}
-
-/// The same for the schema, where the two forms stand apart.
-#[derive(JsonSchema)]
+/// Where the libtorch comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged, deny_unknown_fields)]
-#[expect(dead_code, reason = "only its schema is used")]
-enum LibtorchForms {
+#[schemars(rename = "Libtorch")]
+pub enum LibtorchSpec {
     Wheels {
         /// torch's version, such as `2.11.0`.
         version: String,
         /// With or without CUDA.
         flavour: Flavour,
-        from: From,
+        from: WheelIndex,
     },
     /// Out of a PyTorch that is installed on this machine.
     Installed {
         /// `auto`, or a site-packages folder.
-        installed: String,
+        // `None` is the one that `python3` would import.
+        #[serde(rename = "installed", serialize_with = "or_auto")]
+        #[schemars(with = "String")]
+        folder: Option<PathBuf>,
         /// With or without CUDA; with it unless said otherwise.
-        flavour: Option<Flavour>,
+        #[schemars(with = "Option<Flavour>")]
+        flavour: Flavour,
     },
     /// The one that the base holds.
     Inside {
         /// `auto`, or a site-packages folder in the base.
-        inside: String,
+        // `None` is the only one that has torch in it.
+        #[serde(rename = "inside", serialize_with = "or_auto")]
+        #[schemars(with = "String")]
+        folder: Option<String>,
         /// With or without CUDA; with it unless said otherwise.
-        flavour: Option<Flavour>,
+        #[schemars(with = "Option<Flavour>")]
+        flavour: Flavour,
     },
 }
 
-impl JsonSchema for LibtorchSpec {
-    fn schema_name() -> Cow<'static, str> {
-        "Libtorch".into()
-    }
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "From")]
+pub enum WheelIndex {
+    /// The wheels of PyPI, through pip.
+    Wheels,
+}
 
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        LibtorchForms::json_schema(generator)
+#[expect(clippy::ref_option, reason = "serde passes references")]
+fn or_auto<S: Serializer>(folder: &Option<impl AsRef<Path>>, to: S) -> Result<S::Ok, S::Error> {
+    match folder.as_ref().map(AsRef::as_ref) {
+        None => to.serialize_str("auto"),
+        // A folder of that name at the base's root.
+        Some(folder) if folder == Path::new("auto") => to.serialize_str("/auto"),
+        Some(folder) => folder.serialize(to),
+    }
+}
+
+/// `libtorch` as it is written; which keys go together is checked afterwards.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenLibtorch {
+    version: Option<String>,
+    flavour: Option<Flavour>,
+    from: Option<WheelIndex>,
+    installed: Option<PathBuf>,
+    inside: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for LibtorchSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = WrittenLibtorch::deserialize(deserializer)?;
+        written.try_into().map_err(D::Error::custom)
     }
 }
 
@@ -163,9 +152,11 @@ impl TryFrom<WrittenLibtorch> for LibtorchSpec {
         let flavour = written.flavour.unwrap_or(Flavour::Cuda);
         match (written.installed, written.inside) {
             (None, None) => match (written.version, written.flavour, written.from) {
-                (Some(version), Some(flavour), Some(From::Wheels)) => {
-                    Ok(Self::Wheels { version, flavour })
-                }
+                (Some(version), Some(flavour), Some(from)) => Ok(Self::Wheels {
+                    version,
+                    flavour,
+                    from,
+                }),
                 _ => Err(format!(
                     "`version`, `flavour` or `from` is missing; {FORMS}"
                 )),
@@ -185,35 +176,6 @@ impl TryFrom<WrittenLibtorch> for LibtorchSpec {
                 folder: (folder != "auto").then(|| folder.trim_matches('/').to_owned()),
                 flavour,
             }),
-        }
-    }
-}
-
-impl std::convert::From<LibtorchSpec> for WrittenLibtorch {
-    fn from(spec: LibtorchSpec) -> Self {
-        let written = Self {
-            flavour: Some(spec.flavour()),
-            ..Self::default()
-        };
-        match spec {
-            LibtorchSpec::Wheels { version, .. } => Self {
-                version: Some(version),
-                from: Some(From::Wheels),
-                ..written
-            },
-            LibtorchSpec::Installed { folder, .. } => Self {
-                installed: Some(folder.unwrap_or_else(|| "auto".into())),
-                ..written
-            },
-            LibtorchSpec::Inside { folder, .. } => Self {
-                inside: Some(match folder.as_deref() {
-                    None => "auto".to_owned(),
-                    // A folder of that name at the base's root.
-                    Some("auto") => "/auto".to_owned(),
-                    Some(folder) => folder.to_owned(),
-                }),
-                ..written
-            },
         }
     }
 }
@@ -239,17 +201,11 @@ impl LibtorchSpec {
 impl Spec {
     /// Reads and checks a spec. `folder` is what relative paths in it start from.
     pub(crate) fn read(document: &Document, folder: &Path) -> Result<Self, YamlError> {
-        let version = KeyPath::root().key("version");
-        let found = document
-            .value()
-            .get("version")
-            .and_then(serde_json::Value::as_u64);
+        let found = document.value()["version"].as_u64();
         if let Some(found) = found.filter(|found| !(1..=u64::from(SPEC_VERSION)).contains(found)) {
-            return Err(document.error_at(
-                &version,
-                format!("version {found} of the image format is not known"),
-                Some("this build of Torchgauge reads versions 1 and 2".to_owned()),
-            ));
+            let message = format!("version {found} of the image format is not known");
+            let help = "this build of Torchgauge reads versions 1 and 2".to_owned();
+            return Err(document.top().key("version").error(message, Some(help)));
         }
         let mut spec = document.read_whole(&STAND_INS, |document| {
             let spec: Self = document.parse()?;
@@ -270,55 +226,45 @@ impl Spec {
     }
 
     fn check(&self, document: &Document) -> Result<(), YamlError> {
-        let root = KeyPath::root;
+        let top = document.top();
+        let refuse = |key: &str, message: &str, help: &str| {
+            Err(top.key(key).error(message, Some(help.to_owned())))
+        };
         if self.description.contains(char::is_control) {
-            return Err(document.error_at(
-                &root().key("description"),
-                "the description holds line ends or other control characters".to_owned(),
-                Some("one line of text".to_owned()),
-            ));
+            let message = "the description holds line ends or other control characters";
+            return refuse("description", message, "one line of text");
         }
         if let LibtorchSpec::Wheels { version, .. } = &self.libtorch
             && let Err(error) = tch_for(version)
         {
-            let at = root().key("libtorch").key("version");
-            return Err(document.error_at(&at, error.to_string(), None));
+            let at = top.key("libtorch").key("version");
+            return Err(at.error(error.to_string(), None));
         }
         if self.base == Base::Debian && matches!(self.libtorch, LibtorchSpec::Inside { .. }) {
-            return Err(document.error_at(
-                &root().key("libtorch"),
-                "the Debian base holds no libtorch".to_owned(),
-                Some("`inside` goes with `base: {image: …}` or `base: {archive: …}`".to_owned()),
-            ));
+            let help = "`inside` goes with `base: {image: …}` or `base: {archive: …}`";
+            return refuse("libtorch", "the Debian base holds no libtorch", help);
         }
         let is_inside = matches!(self.libtorch, LibtorchSpec::Inside { .. });
         let has_gpu_code = self.libtorch.flavour() == Flavour::Cuda && !is_inside;
         if !self.gpu_architectures.is_empty() && !has_gpu_code {
-            return Err(document.error_at_key(
-                &root().key("gpu_architectures"),
-                "there is no GPU code to empty",
-                "goes with a CUDA libtorch out of wheels or an installed PyTorch",
-                Some("the libraries that a base holds stay as they are".to_owned()),
-            ));
+            let expected = "goes with a CUDA libtorch out of wheels or an installed PyTorch";
+            let help = Some("the libraries that a base holds stay as they are".to_owned());
+            let at = top.key("gpu_architectures").on_key();
+            return Err(at.expecting("there is no GPU code to empty", expected, help));
         }
         for (name, value) in &self.environment {
             let fits = !name.is_empty()
                 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
                 && !name.starts_with(|c: char| c.is_ascii_digit());
-            let path = root().key("environment").key(name);
+            let at = top.key("environment").key(name);
             if !fits {
-                return Err(document.error_at(
-                    &path,
-                    format!("`{name}` is no name of an environment variable"),
-                    Some("letters, digits and `_`, not starting with a digit".to_owned()),
-                ));
+                let message = format!("`{name}` is no name of an environment variable");
+                let help = "letters, digits and `_`, not starting with a digit".to_owned();
+                return Err(at.error(message, Some(help)));
             }
             if value.contains('\0') {
-                return Err(document.error_at(
-                    &path,
-                    format!("the value of `{name}` holds a NUL character"),
-                    Some("no environment variable can".to_owned()),
-                ));
+                let message = format!("the value of `{name}` holds a NUL character");
+                return Err(at.error(message, Some("no environment variable can".to_owned())));
             }
         }
         self.check_pinned(document)?;
@@ -341,15 +287,10 @@ impl Spec {
         } else {
             "names no digest, so it may be another image tomorrow"
         };
-        Err(document.error_at(
-            &KeyPath::root().key("base").key("image"),
-            format!("`{reference}` {what}"),
-            Some(
-                "write REFERENCE@sha256:…; `docker image inspect REFERENCE` shows the digest \
-                 under RepoDigests, and of an image that was never pushed its Id serves"
-                    .to_owned(),
-            ),
-        ))
+        let help = "write REFERENCE@sha256:…; `docker image inspect REFERENCE` shows the digest \
+                    under RepoDigests, and of an image that was never pushed its Id serves";
+        let at = document.top().key("base").key("image");
+        Err(at.error(format!("`{reference}` {what}"), Some(help.to_owned())))
     }
 
     /// A digest of what the spec means: comments, order and spelling do not count.

@@ -2,7 +2,7 @@
 //! spec's value, or the other way round.
 
 use protocol::Axis;
-use strict_yaml::{Document, KeyPath, YamlError};
+use strict_yaml::{Document, YamlError};
 
 use crate::spec::Spec;
 
@@ -75,27 +75,22 @@ pub(crate) fn check(spec: &Spec, document: &Document) -> Result<(), YamlError> {
     for name in spec.environment.keys() {
         if let Some((_, why)) = reserved.iter().find(|(reserved, _)| reserved == name) {
             let all: Vec<&str> = reserved.iter().map(|(name, _)| *name).collect();
-            return Err(document.error_at_key(
-                &KeyPath::root().key("environment").key(name),
-                format!("`{name}` cannot be set here: {why}"),
-                "another variable",
-                Some(format!("reserved are {}", all.join(", "))),
-            ));
+            let at = document.top().key("environment").key(name).on_key();
+            let message = format!("`{name}` cannot be set here: {why}");
+            let help = format!("reserved are {}", all.join(", "));
+            return Err(at.expecting(message, "another variable", Some(help)));
         }
     }
     for name in spec.labels.keys() {
         let is_below = LABEL_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
         if is_below || LABELS.contains(&name.as_str()) {
             let names = LABELS.map(|name| format!("`{name}`")).join(", ");
-            return Err(document.error_at_key(
-                &KeyPath::root().key("labels").key(name),
-                format!("the label `{name}` cannot be set here: Torchgauge writes it"),
-                "another label",
-                Some(format!(
-                    "reserved are {names}, and all that begin with `torchgauge.` or \
-                     `org.torchgauge.`"
-                )),
-            ));
+            let at = document.top().key("labels").key(name).on_key();
+            let message = format!("the label `{name}` cannot be set here: Torchgauge writes it");
+            let help = format!(
+                "reserved are {names}, and all that begin with `torchgauge.` or `org.torchgauge.`"
+            );
+            return Err(at.expecting(message, "another label", Some(help)));
         }
     }
     Ok(())

@@ -39,7 +39,10 @@ fn every_spec_is_sound_and_named_for_what_it_is() {
     for name in names {
         let image = catalog.image(&name).unwrap();
         assert_eq!(image.spec.base, Base::Debian, "{name}");
-        if let LibtorchSpec::Wheels { version, flavour } = &image.spec.libtorch {
+        if let LibtorchSpec::Wheels {
+            version, flavour, ..
+        } = &image.spec.libtorch
+        {
             let Some(LibtorchLock::Wheels(wheels)) = image.lock.map(|lock| lock.libtorch) else {
                 panic!("{name} is not locked to wheels");
             };
@@ -175,7 +178,10 @@ fn every_wheel_image_is_locked_and_its_lock_fits() {
     let catalog = Catalog::new(folder());
     for name in catalog.names().unwrap() {
         let image = catalog.image(&name).unwrap();
-        let LibtorchSpec::Wheels { version, flavour } = &image.spec.libtorch else {
+        let LibtorchSpec::Wheels {
+            version, flavour, ..
+        } = &image.spec.libtorch
+        else {
             continue;
         };
         let lock = image

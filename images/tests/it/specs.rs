@@ -1,6 +1,6 @@
 //! Specs as people write them, right and wrong.
 
-use images::{Base, Flavour, LibtorchSpec};
+use images::{Base, Flavour, LibtorchSpec, WheelIndex};
 
 use crate::world::{SPEC, World, says};
 
@@ -12,7 +12,8 @@ fn both_forms_of_libtorch_are_read() {
         spec.libtorch,
         LibtorchSpec::Wheels {
             version: "2.11.0".to_owned(),
-            flavour: Flavour::Cpu
+            flavour: Flavour::Cpu,
+            from: WheelIndex::Wheels
         }
     );
     assert_eq!(spec.base, Base::Archive(world.path("images/base.tar")));

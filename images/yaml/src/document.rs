@@ -9,9 +9,9 @@ use crate::{
     KeyPath, Problem, Segment, YamlError,
     error::MOST_FOUND,
     most_similar,
+    spot::Spot,
     strict::Strict,
     tree::{self, Node},
-    wording::{self, Target},
 };
 
 /// Most bytes of a document. What is larger is not even parsed.
@@ -23,9 +23,9 @@ pub const MAX_DEPTH: usize = 24;
 /// A document that is sound YAML: within the limits, no tags.
 #[derive(Debug, Clone)]
 pub struct Document {
-    name: String,
-    text: Arc<str>,
-    root: Spanned<Node>,
+    pub(crate) name: String,
+    pub(crate) text: Arc<str>,
+    pub(crate) root: Spanned<Node>,
     /// What was wrong in it and was taken out or replaced, by paths of the text.
     mended: Vec<KeyPath>,
 }
@@ -67,7 +67,8 @@ impl Document {
         let text: Arc<str> = text.strip_prefix('\u{feff}').unwrap_or(text).into();
         let root = tree::read(&text).map_err(|(place, (message, help))| {
             let help = help.map(str::to_owned);
-            Problem::new(name, &text, None, place, message, None, help)
+            let problem = Problem::new(name, &text, None, place, message, None, help);
+            YamlError::of(vec![problem])
         })?;
         Ok(Self {
             name: name.to_owned(),
@@ -96,7 +97,7 @@ impl Document {
             return Err(YamlError::of(self.repeats()));
         }
         serde_path_to_error::deserialize(Strict(self.value()))
-            .map_err(|error| self.error_from_serde(&error.path().iter().collect(), error.inner()))
+            .map_err(|error| self.at(error.path().iter().collect()).serde(error.inner()))
     }
 
     fn repeats(&self) -> Vec<Problem> {
@@ -104,7 +105,7 @@ impl Document {
         let problem = |(key, place): &(String, Location)| {
             let message = format!("the key `{key}` stands here for the second time");
             let help = Some("drop one of the two".to_owned());
-            *Problem::new(&self.name, &self.text, None, *place, message, None, help)
+            Problem::new(&self.name, &self.text, None, *place, message, None, help)
         };
         repeats.map(problem).collect()
     }
@@ -114,7 +115,7 @@ impl Document {
     ///
     /// A key that is missing is replaced by the one of `stand_ins`. What is wrong with a value
     /// because something in it was taken out is not reported; what else depends on values
-    /// elsewhere, `read` leaves where [`Document::mended`] says so.
+    /// elsewhere, `read` leaves where [`Spot::mended`] says so.
     pub fn read_whole<T>(
         &self,
         stand_ins: &[(&str, &str)],
@@ -127,8 +128,7 @@ impl Document {
             let found = match read(&copy) {
                 Ok(read) if problems.is_empty() => return Ok(read),
                 Ok(_) => break,
-                Err(YamlError::At(problem)) => vec![*problem],
-                Err(YamlError::Several(problems)) => problems,
+                Err(YamlError::Wrong(problems)) => problems,
                 Err(other) => return Err(other),
             };
             // What is mended first moves nothing that is mended later.
@@ -181,88 +181,32 @@ impl Document {
         found.depth > 0
     }
 
-    fn ways<'a>(&'a self, written: &'a KeyPath) -> impl Iterator<Item = &'a [Segment]> {
+    pub(crate) fn ways<'a>(&'a self, written: &'a KeyPath) -> impl Iterator<Item = &'a [Segment]> {
         let mended = self.mended.iter();
         mended.filter_map(|path| path.segments().strip_prefix(written.segments()))
-    }
-
-    /// The ways from the value at `path` to what was wrong in it, where the document is a copy that
-    /// [`Document::read_whole`] mended.
-    pub fn mended(&self, path: &KeyPath) -> Vec<Vec<Segment>> {
-        let written = Node::find(&self.root, path).path;
-        self.ways(&written).map(<[Segment]>::to_vec).collect()
     }
 
     pub fn value(&self) -> &serde_json::Value {
         &self.root.value.value
     }
 
-    /// serde's error about the value at `path` (or about that key), in plain words.
-    ///
-    /// For parts that a caller takes as [`serde_json::Value`] first and types later.
-    pub fn error_from_serde(&self, path: &KeyPath, error: &serde_json::Error) -> YamlError {
-        let wording = wording::of(&error.to_string());
-        let is_key = wording.target == Target::Key;
-        let mut problem = self.problem(
-            path,
-            is_key,
-            wording.message,
-            wording.expected,
-            wording.help,
-        );
-        problem.missing = wording.missing;
-        problem.into()
+    /// The whole document.
+    pub fn top(&self) -> Spot<'_> {
+        self.at(KeyPath::root())
     }
 
-    /// An error about the value at `path`, with an optional next step.
-    ///
-    /// Where the document has no such value the caret points to the nearest one around it.
+    /// The value at `path`.
+    pub fn at(&self, path: KeyPath) -> Spot<'_> {
+        Spot::new(self, path)
+    }
+
+    /// An error about the value at `path`, with an optional next step; see [`Spot::error`].
     pub fn error_at(
         &self,
         path: &KeyPath,
         message: impl Into<String>,
         help: Option<String>,
     ) -> YamlError {
-        self.problem(path, false, message, None, help).into()
-    }
-
-    /// An error about the value at `path`, with what was expected beside the caret.
-    pub fn error_expecting(
-        &self,
-        path: &KeyPath,
-        message: impl Into<String>,
-        expected: impl Into<String>,
-        help: Option<String>,
-    ) -> YamlError {
-        self.problem(path, false, message, Some(expected.into()), help)
-            .into()
-    }
-
-    /// An error about the key of the value at `path`, with what was expected beside the caret.
-    pub fn error_at_key(
-        &self,
-        path: &KeyPath,
-        message: impl Into<String>,
-        expected: impl Into<String>,
-        help: Option<String>,
-    ) -> YamlError {
-        self.problem(path, true, message, Some(expected.into()), help)
-            .into()
-    }
-
-    fn problem(
-        &self,
-        path: &KeyPath,
-        is_key: bool,
-        message: impl Into<String>,
-        label: Option<String>,
-        help: Option<String>,
-    ) -> Box<Problem> {
-        let found = Node::find(&self.root, path);
-        let place = found.key.filter(|_| is_key).unwrap_or(found.value);
-        let (name, text, written) = (&self.name, &self.text, Some(found.path));
-        let mut problem = Problem::new(name, text, written, place, message.into(), label, help);
-        problem.path = Some(path.clone());
-        problem
+        self.at(path.clone()).error(message, help)
     }
 }

@@ -26,12 +26,9 @@ pub enum YamlError {
         /// The first bad byte, from 0.
         byte: usize,
     },
-    /// Something in the file is wrong.
-    #[error(transparent)]
-    At(#[from] Box<Problem>),
-    /// Several things in the file are wrong.
+    /// What in the file is wrong, at least one thing.
     #[error("{}", shown(.0, Problem::to_string).join("\n"))]
-    Several(Vec<Problem>),
+    Wrong(Vec<Problem>),
 }
 
 /// Most mistakes of a document that are shown.
@@ -83,13 +80,13 @@ impl Problem {
         message: String,
         label: Option<String>,
         help: Option<String>,
-    ) -> Box<Self> {
+    ) -> Self {
         let number = |number| usize::try_from(number).unwrap_or(usize::MAX);
         let line = number(place.line()).max(1);
         let first = number(place.column()).saturating_sub(1);
         let length = number(place.span().len()).max(1);
         let message = printable(message);
-        Box::new(Self {
+        Self {
             file: file.to_owned(),
             message: match &path {
                 Some(path) => format!("{path}: {message}"),
@@ -102,7 +99,7 @@ impl Problem {
             line,
             columns: first..first.saturating_add(length),
             text: Arc::clone(text),
-        })
+        }
     }
 
     /// The line, from 1.
@@ -138,16 +135,11 @@ impl fmt::Display for Problem {
     }
 }
 
-impl std::error::Error for Problem {}
-
 impl YamlError {
     /// These mistakes of one document, of which there is at least one.
     pub(crate) fn of(mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| (problem.line, problem.columns.start));
-        if problems.len() == 1 {
-            return Self::At(Box::new(problems.remove(0)));
-        }
-        Self::Several(problems)
+        Self::Wrong(problems)
     }
 
     /// What was read of each part, or the mistakes of all.
@@ -156,8 +148,7 @@ impl YamlError {
         for part in parts {
             match part {
                 Ok(part) => read.push(part),
-                Err(Self::At(problem)) => problems.push(*problem),
-                Err(Self::Several(more)) => problems.extend(more),
+                Err(Self::Wrong(more)) => problems.extend(more),
                 Err(other) => return Err(other),
             }
             if problems.len() >= MOST_FOUND {
@@ -173,8 +164,7 @@ impl YamlError {
     /// The first place, where the file could be read that far.
     pub fn problem(&self) -> Option<&Problem> {
         match self {
-            Self::At(problem) => Some(problem),
-            Self::Several(problems) => problems.first(),
+            Self::Wrong(problems) => problems.first(),
             _ => None,
         }
     }
@@ -189,8 +179,7 @@ impl YamlError {
             Renderer::plain()
         };
         match self {
-            Self::At(problem) => problem.render(&renderer),
-            Self::Several(problems) => {
+            Self::Wrong(problems) => {
                 shown(problems, |problem| problem.render(&renderer)).join("\n\n")
             }
             other => {

@@ -3,13 +3,12 @@
 //! A [`Document`] is one file that people write by hand: small, without duplicate keys, tags or
 //! tricks with aliases. [`Document::parse`] turns it into a type; whatever is wrong with it comes
 //! back as a [`YamlError`] that names the file, the key path and the line, shows the line with a
-//! caret, and says what was expected. [`Document::error_at`] makes the same kind of error for what
+//! caret, and says what was expected. A [`Spot`] makes the same kind of error for what
 //! only the caller can know, such as a combination that means nothing.
 //!
 //! serde-saphyr reads the text once, into values and the places of them and of their keys. Types are
 //! read out of these values and not by serde-saphyr itself: errors that come later need the places
-//! ([`Document::error_at`]), and what some keys may hold depends on others
-//! ([`Document::error_from_serde`]), so that every text would have to be read twice.
+//! ([`Spot::error`]), and what some keys may hold depends on others ([`Spot::serde`]), so that every text would have to be read twice.
 //!
 //! ```
 //! #[derive(serde::Deserialize)]
@@ -29,6 +28,7 @@ mod document;
 mod error;
 mod key_path;
 mod similar;
+mod spot;
 mod strict;
 mod tree;
 mod wording;
@@ -37,3 +37,4 @@ pub use document::{Document, MAX_BYTES, MAX_DEPTH, MAX_NODES};
 pub use error::{Problem, YamlError, printable};
 pub use key_path::{KeyPath, Segment};
 pub use similar::{did_you_mean, most_similar};
+pub use spot::Spot;

@@ -9,15 +9,10 @@ pub(crate) struct Wording {
     pub(crate) expected: Option<String>,
     /// The next step, where there is a likely one.
     pub(crate) help: Option<String>,
-    pub(crate) target: Target,
+    /// Whether it is about a key.
+    pub(crate) is_key: bool,
     /// The key that is not there.
     pub(crate) missing: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
-    Value,
-    Key,
 }
 
 pub(crate) fn of(message: &str) -> Wording {
@@ -29,17 +24,17 @@ pub(crate) fn of(message: &str) -> Wording {
         },
     };
     if let Some(field) = quoted(found, "unknown field ") {
-        return unknown("unknown key", field, expected, Target::Key);
+        return unknown("unknown key", field, expected, true);
     }
     if let Some(word) = quoted(found, "unknown variant ") {
-        return unknown("invalid value", word, expected, Target::Value);
+        return unknown("invalid value", word, expected, false);
     }
     if let Some(field) = quoted(found, "missing field ") {
         return Wording {
             message: format!("the key `{field}` is missing"),
             expected: Some(format!("`{field}` among the keys here")),
             help: None,
-            target: Target::Key,
+            is_key: true,
             missing: Some(field.to_owned()),
         };
     }
@@ -61,12 +56,12 @@ pub(crate) fn of(message: &str) -> Wording {
         message: message.unwrap_or_else(|| found.to_owned()),
         expected: expected.map(|what| format!("expected {what}")),
         help: None,
-        target: Target::Value,
+        is_key: false,
         missing: None,
     }
 }
 
-fn unknown(what: &str, got: &str, expected: Option<&str>, target: Target) -> Wording {
+fn unknown(what: &str, got: &str, expected: Option<&str>, is_key: bool) -> Wording {
     let candidates: Vec<&str> = expected
         .unwrap_or_default()
         .split('`')
@@ -83,7 +78,7 @@ fn unknown(what: &str, got: &str, expected: Option<&str>, target: Target) -> Wor
         message: format!("{what} `{got}`"),
         help: did_you_mean(got, candidates),
         expected,
-        target,
+        is_key,
         missing: None,
     }
 }

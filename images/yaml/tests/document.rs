@@ -149,7 +149,10 @@ fn a_caller_points_at_what_only_it_can_know() {
             .starts_with("cake.yaml:3:5: parts[0].colour: no colour")
     );
     let key = KeyPath::root().key("parts");
-    let error = document.error_at_key(&key, "no parts today", "expected none", None);
+    let error = document
+        .at(key)
+        .on_key()
+        .expecting("no parts today", "expected none", None);
     assert!(
         error
             .to_string()

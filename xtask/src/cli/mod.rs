@@ -16,8 +16,9 @@ use std::{ffi::OsStr, path::PathBuf, time::Duration};
 use bench_suite::executors::{self, EXECUTORS};
 use clap::{
     Args, ValueEnum,
-    builder::{PossibleValue, TypedValueParser},
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
+use serde::de::DeserializeOwned;
 use verdict::MethodKey;
 
 /// How results are printed.
@@ -120,6 +121,17 @@ impl TypedValueParser for EngineParser {
         });
         Some(Box::new(std::iter::once(auto).chain(engines)))
     }
+}
+
+/// Reads a room's own type by its words, each with its help.
+pub(crate) fn word<T: DeserializeOwned + Clone + Send + Sync + 'static>(
+    words: &[(&'static str, &'static str)],
+) -> impl TypedValueParser<Value = T> {
+    let values = words
+        .iter()
+        .map(|(word, help)| PossibleValue::new(word).help(*help));
+    let words = PossibleValuesParser::new(values);
+    words.try_map(|word| serde_json::from_value::<T>(word.into()))
 }
 
 pub(crate) fn time(text: &str) -> Result<Duration, String> {

@@ -151,41 +151,31 @@ fn gpu(host: &dyn Host, machine: &Machine) -> Finding {
 }
 
 fn tools() -> Vec<Finding> {
-    let look = |what, program: &str, words: &[&str], fix: &str| match first_line(program, words) {
-        Some(line) => Finding::ok(what, line),
-        None => Finding::missing(what, format!("`{program}` does not run"), fix),
+    let of_pip = "fetches libtorch: apt-get install python3-pip; or give --libtorch DIR";
+    let of_c = "builds the workload: apt-get install g++; or give --scenario-binary FILE";
+    let of_cargo = "builds the workload: https://rustup.rs; or give --scenario-binary FILE";
+    let of_apt = "fetches the base of images; on other systems give --base-archive FILE";
+    let tools = [
+        ("pip", "python3 -m pip", of_pip),
+        ("C++ compiler", "c++", of_c),
+        ("cargo", "cargo", of_cargo),
+        ("apt", "apt-get", of_apt),
+        ("dpkg", "dpkg-deb", "as for apt"),
+    ];
+    let look = |(what, line, fix): (_, &str, &str)| {
+        let program = line.split(' ').next().unwrap_or(line);
+        version_of(line).map_or_else(
+            || Finding::missing(what, format!("`{program}` does not run"), fix),
+            |version| Finding::ok(what, version),
+        )
     };
-    vec![
-        look(
-            "pip",
-            "python3",
-            &["-m", "pip", "--version"],
-            "fetches libtorch: apt-get install python3-pip; or give --libtorch DIR",
-        ),
-        look(
-            "C++ compiler",
-            "c++",
-            &["--version"],
-            "builds the workload: apt-get install g++; or give --scenario-binary FILE",
-        ),
-        look(
-            "cargo",
-            "cargo",
-            &["--version"],
-            "builds the workload: https://rustup.rs; or give --scenario-binary FILE",
-        ),
-        look(
-            "apt",
-            "apt-get",
-            &["--version"],
-            "fetches the base of images; on other systems give --base-archive FILE",
-        ),
-        look("dpkg", "dpkg-deb", &["--version"], "as for apt"),
-    ]
+    tools.into_iter().map(look).collect()
 }
 
-fn first_line(program: &str, words: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(words).output().ok()?;
+/// The first line that a program says of its version.
+fn version_of(line: &str) -> Option<String> {
+    let mut words = line.split(' ').chain(["--version"]);
+    let output = Command::new(words.next()?).args(words).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     output
         .status

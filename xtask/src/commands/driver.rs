@@ -162,14 +162,10 @@ impl Group {
             let place = SessionFolder::at(&path);
             let mut records = place.read_records()?.records;
             metrics::across_runs(&mut records);
-            read.push((path, place.read_session()?, records));
+            read.push((path, (place.read_session()?, records)));
         }
-        read.sort_by_key(|(_, session, _)| session.started_at);
-        let (mut folders, mut sessions) = (Vec::new(), Vec::new());
-        for (path, session, records) in read {
-            folders.push(path);
-            sessions.push((session, records));
-        }
+        read.sort_by_key(|(_, (session, _))| session.started_at);
+        let (folders, sessions) = read.into_iter().unzip();
         Ok(Self {
             folder,
             folders,
@@ -333,18 +329,13 @@ fn compare(before: &Group, after: &Group, printer: &Printer) -> Result<()> {
         }
     }
     let mut failing = 0;
-    let images: Vec<String> = base[0]
-        .0
-        .images
-        .iter()
-        .map(|one| one.name.clone())
-        .collect();
+    let images = &base[0].0.images;
     let root = before.folder.parent().unwrap_or(Path::new("."));
     for (image, number) in images.iter().zip(1..) {
         let side = |name, sessions| Sessions { name, sessions };
         let options = verdict::Options::default();
         let (one, other) = (side(BEFORE, &base), side(AFTER, &head));
-        let mut verdicts = compare_sessions(one, other, image, &options)?;
+        let mut verdicts = compare_sessions(one, other, &image.name, &options)?;
         verdicts.base.driver_version = before.driver();
         verdicts.head.driver_version = after.driver();
         print(&verdicts, printer);

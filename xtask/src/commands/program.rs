@@ -7,13 +7,13 @@ use std::{
 };
 
 use bench_suite::suite::{Launcher, Network, ProgramFile, Samples, Suite, is_variable, mount_of};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use protocol::{Until, bad_name};
 use record::command_line;
 use serde_json::{Value, json};
 
 use crate::{
-    cli::time,
+    cli::{time, word},
     error::{Result, reading, starting},
 };
 
@@ -49,8 +49,12 @@ pub(crate) struct ProgramArgs {
     #[arg(long, value_name = "USER", requires = "command")]
     user: Option<String>,
     /// What it has of a network; default: none
-    #[arg(long, value_enum, requires = "command")]
-    network: Option<NetworkWord>,
+    #[arg(long, requires = "command", value_parser = word::<Network>(&[
+        ("none", "None"),
+        ("bridge", "The engine's: it reaches other machines"),
+        ("host", "The host's own"),
+    ]))]
+    network: Option<Network>,
     /// Let it write to the container's file system, which goes with the run; without, /tmp alone is
     /// there to write to
     #[arg(long, requires = "command")]
@@ -71,8 +75,11 @@ pub(crate) struct ProgramArgs {
     pub(crate) ranks: Option<u32>,
     /// Who starts these processes; default: the command where that is torchrun or a launcher like
     /// it, else torchgauge
-    #[arg(long, requires = "ranks")]
-    launcher: Option<LauncherWord>,
+    #[arg(long, requires = "ranks", value_parser = word::<Launcher>(&[
+        ("torchgauge", "The command once for each, with the variables that torchrun sets"),
+        ("command", "The command starts them itself"),
+    ]))]
+    launcher: Option<Launcher>,
     /// Least steps before measuring; default: 3
     #[arg(long, value_name = "N", requires = "command",
           value_parser = clap::value_parser!(u32).range(..=1_000_000))]
@@ -99,26 +106,6 @@ pub(crate) struct ProgramArgs {
     /// A program with its arguments to run in each image, in place of a suite
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
-}
-
-/// Who starts the processes of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LauncherWord {
-    /// The command once for each, with the variables that torchrun sets
-    Torchgauge,
-    /// The command starts them itself
-    Command,
-}
-
-/// What a program has of a network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum NetworkWord {
-    /// None
-    None,
-    /// The engine's: it reaches other machines
-    Bridge,
-    /// The host's own
-    Host,
 }
 
 fn mount(text: &str) -> Result<String, String> {
@@ -171,11 +158,7 @@ impl ProgramArgs {
             mounts: mounts.collect(),
             workdir: self.workdir.clone(),
             user: self.user.clone(),
-            network: match self.network {
-                None | Some(NetworkWord::None) => Network::None,
-                Some(NetworkWord::Bridge) => Network::Bridge,
-                Some(NetworkWord::Host) => Network::Host,
-            },
+            network: self.network.unwrap_or_default(),
             writable: self.writable,
             hook: !self.no_hook,
             samples_per_step: samples,
@@ -184,10 +167,7 @@ impl ProgramArgs {
             } else {
                 Until::Measured
             },
-            launcher: self.launcher.map(|word| match word {
-                LauncherWord::Torchgauge => Launcher::Torchgauge,
-                LauncherWord::Command => Launcher::Command,
-            }),
+            launcher: self.launcher,
             ..ProgramFile::new(self.command.clone())
         };
         let time = self

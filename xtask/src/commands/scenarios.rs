@@ -4,11 +4,11 @@ use bench_suite::{
     host,
     suite::{self, Catalog, DeviceKind, ScenarioVariant, Suite},
 };
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use reports::format::plural;
 
 use crate::{
-    cli::Format,
+    cli::{Format, word},
     commands::program::{self, ProgramArgs},
     error::Result,
     printer::Printer,
@@ -25,8 +25,8 @@ pub(crate) enum ScenariosCommand {
         /// A suite in `scenarios/`, or a file
         suite: String,
         /// The device to expand for; default: a GPU where there is one, else the CPU
-        #[arg(long, value_enum)]
-        device: Option<DeviceWord>,
+        #[arg(long, value_parser = word::<DeviceKind>(&[("cpu", "The CPU"), ("cuda", "A GPU")]))]
+        device: Option<DeviceKind>,
     },
     /// Check suites without running them
     Check {
@@ -39,14 +39,6 @@ pub(crate) enum ScenariosCommand {
     Schema,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DeviceWord {
-    /// The CPU
-    Cpu,
-    /// A GPU
-    Cuda,
-}
-
 /// The suites in `scenarios/`.
 pub(crate) fn catalog() -> Result<Catalog> {
     Ok(Catalog::of(workspace::root()?.join("scenarios")))
@@ -57,15 +49,15 @@ pub(crate) fn run(command: &ScenariosCommand, printer: &Printer) -> Result<()> {
     match command {
         ScenariosCommand::List => list(printer),
         ScenariosCommand::Show { suite, device } => {
-            let has_gpu = || !host::local::open().facts().gpus.is_empty();
-            let on_gpu = device.map_or_else(has_gpu, |word| word == DeviceWord::Cuda);
-            let device = if on_gpu {
-                DeviceKind::Cuda
-            } else {
-                DeviceKind::Cpu
+            let there = || {
+                if host::local::open().facts().gpus.is_empty() {
+                    DeviceKind::Cpu
+                } else {
+                    DeviceKind::Cuda
+                }
             };
             let suite = catalog()?.load(suite)?;
-            show(&suite, device, printer);
+            show(&suite, device.unwrap_or_else(there), printer);
             Ok(())
         }
         ScenariosCommand::Check { suites } => check(suites, printer),
@@ -87,10 +79,12 @@ fn list(printer: &Printer) -> Result<()> {
         Format::Text,
         ["suite", "cells on cpu", "on cuda", "blocks", "what for"],
     );
-    for listed in catalog()?.list()? {
-        match listed.suite {
+    let catalog = catalog()?;
+    // A broken one does not hide the others.
+    for name in catalog.names()? {
+        match catalog.load(&name) {
             Ok(suite) => table.add_row([
-                listed.name,
+                name,
                 suite.cells(DeviceKind::Cpu).to_string(),
                 suite.cells(DeviceKind::Cuda).to_string(),
                 suite.blocks.to_string(),
@@ -99,8 +93,8 @@ fn list(printer: &Printer) -> Result<()> {
             Err(error) => {
                 let program = protocol::program();
                 let words = format!("cannot be read; see `{program} scenarios check`");
-                printer.note(&format!("{}: {error}", listed.name));
-                table.add_row([listed.name.as_str(), "", "", "", &words])
+                printer.note(&format!("{name}: {error}"));
+                table.add_row([name.as_str(), "", "", "", &words])
             }
         };
     }

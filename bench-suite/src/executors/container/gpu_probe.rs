@@ -18,16 +18,13 @@ use crate::{
     suite::Suite,
 };
 
-/// A way that does not serve.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GpuProbe {
-    pub path: GpuPath,
-    pub obstacle: String,
-}
+/// A way that does not serve, and what stands in it.
+pub type Obstacle = (GpuPath, String);
 
 /// Finds a way to give containers of this image the GPU with this index: the first on which
 /// CUDA works inside a container. An engine may ignore what it does not understand without a
-/// word, so nothing less than a step of a small model on the GPU counts.
+/// word, so nothing less than a step of a small model on the GPU counts. Without an image that could
+/// try, the first way that nothing is known to stand in.
 ///
 /// # Errors
 /// What was tried, with what stood in the way of each.
@@ -35,58 +32,30 @@ pub async fn find_gpu(
     host: &Arc<dyn Host>,
     engine: &Engine,
     gpus: &GpuHost,
-    image: &ContainerImage,
+    image: Option<&ContainerImage>,
     index: u32,
     cancel: &CancellationToken,
-) -> Result<GpuAccess, Vec<GpuProbe>> {
-    let mut probes = Vec::new();
-    for (path, way) in ways(engine, gpus, index) {
-        let tried = match way {
-            Ok(access) => attempt(host, engine, image, access, cancel).await,
-            Err(obstacle) => Err(obstacle),
-        };
-        match tried {
-            Ok(access) => return Ok(access),
-            Err(obstacle) => probes.push(GpuProbe { path, obstacle }),
-        }
-        if cancel.is_cancelled() {
-            break;
-        }
-    }
-    Err(probes)
-}
-
-/// The first way that nothing is known to stand in, untried.
-pub(super) fn first_way(
-    engine: &Engine,
-    gpus: &GpuHost,
-    index: u32,
-) -> Result<GpuAccess, Vec<GpuProbe>> {
-    let mut probes = Vec::new();
-    for (path, way) in ways(engine, gpus, index) {
-        match way {
-            Ok(access) => return Ok(access),
-            Err(obstacle) => probes.push(GpuProbe { path, obstacle }),
-        }
-    }
-    Err(probes)
-}
-
-/// The ways to a GPU, each as it can be asked for, or with what stands in it.
-fn ways(
-    engine: &Engine,
-    gpus: &GpuHost,
-    index: u32,
-) -> impl Iterator<Item = (GpuPath, Result<GpuAccess, String>)> {
-    let all = candidates(engine.facts(), gpus).into_iter();
-    all.map(move |Candidate { path, obstacle }| {
+) -> Result<GpuAccess, Vec<Obstacle>> {
+    let mut obstacles = Vec::new();
+    for Candidate { path, obstacle } in candidates(engine.facts(), gpus) {
         let resolve = || GpuAccess::resolve(engine.facts(), gpus, path, index);
         let way = match obstacle {
             Some(obstacle) => Err(obstacle),
             None => resolve().map_err(|error| error.to_string()),
         };
-        (path, way)
-    })
+        let tried = match (way, image) {
+            (Ok(access), Some(image)) => attempt(host, engine, image, access, cancel).await,
+            (way, _) => way,
+        };
+        match tried {
+            Ok(access) => return Ok(access),
+            Err(obstacle) => obstacles.push((path, obstacle)),
+        }
+        if cancel.is_cancelled() {
+            break;
+        }
+    }
+    Err(obstacles)
 }
 
 /// A step of a small model.

@@ -21,7 +21,7 @@ use protocol::Device;
 use record::{Isolation, Place, Reason, Stage, word_of};
 use tokio_util::sync::CancellationToken;
 
-pub use gpu_probe::{GpuProbe, find_gpu};
+pub use gpu_probe::{Obstacle, find_gpu};
 
 use super::{
     Execution, Executor, ExecutorError, ImageSource, Order, Prepared, Registration,

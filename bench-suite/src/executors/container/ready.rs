@@ -5,7 +5,7 @@ use protocol::Device;
 use record::{EngineFacts, Place, word_of};
 use tokio_util::sync::CancellationToken;
 
-use super::{Container, ContainerImage, GpuProbe, find_gpu, gpu_probe::first_way};
+use super::{Container, ContainerImage, Obstacle, find_gpu};
 use crate::executors::{ExecutorError, Finding, ImageSource, Prepared};
 
 impl Container {
@@ -55,13 +55,11 @@ impl Container {
             "looking for a way from containers to cuda:{index}"
         ));
         let (host, cancel) = (GpuHost::discover(), CancellationToken::new());
-        let found = match image.entrypoint {
-            Some(_) => find_gpu(&self.hosts[0], &self.engine, &host, image, index, &cancel).await,
-            // Nothing in it could try; a program that worked on the CPU instead is found out.
-            None => first_way(&self.engine, &host, index),
-        };
-        let access = found.map_err(|tried| {
-            let word = |probe: &GpuProbe| format!("{}: {}", word_of(probe.path), probe.obstacle);
+        // In others nothing could try; a program that worked on the CPU instead is found out.
+        let image = Some(image).filter(|image| image.entrypoint.is_some());
+        let found = find_gpu(&self.hosts[0], &self.engine, &host, image, index, &cancel);
+        let access = found.await.map_err(|tried| {
+            let word = |(path, obstacle): &Obstacle| format!("{}: {obstacle}", word_of(path));
             let tried: Vec<String> = tried.iter().map(word).collect();
             let message = format!(
                 "containers of {} do not reach the GPU:\n  {}\n\

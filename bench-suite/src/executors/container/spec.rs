@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use engine::{ContainerSpec, GpuAccess, ImageFacts, Mount, Owner, Ulimit};
+use engine::{ContainerSpec, GpuAccess, ImageFacts, Mount, Owner};
 use protocol::Device;
 use record::{Reason, Stage};
 
@@ -179,14 +179,6 @@ fn engine_limits(order: &Order) -> engine::Limits {
         cpuset: limits.cpuset.clone(),
         shm_bytes: limits.shm_bytes.or((ranks > 1).then_some(SHARED_BYTES)),
         pids: limits.pids.or(usual.map(|each| each.saturating_mul(ranks))),
-        ulimits: limits
-            .ulimits
-            .iter()
-            .map(|(name, limit)| Ulimit {
-                name: name.clone(),
-                soft: limit.soft,
-                hard: limit.hard,
-            })
-            .collect(),
+        ulimits: limits.ulimits.clone(),
     }
 }

@@ -1,6 +1,11 @@
 //! The Job of a part: one Pod, with a container for each run, one after another.
 
-use k8s_openapi::{ByteString, api::batch::v1::Job, api::core::v1::ConfigMap};
+use k8s_openapi::{
+    ByteString,
+    api::{batch::v1::Job, core::v1::ConfigMap},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::Resource as _;
 use serde_json::{Value, json};
 
 use super::{IMAGE_VARIABLE, profile::Profile, program};
@@ -184,20 +189,12 @@ fn confined() -> Value {
 
 /// The part and the mounts on their way in; they go with their Job.
 pub(super) fn config_map(of: &Job, archives: [Vec<u8>; 2]) -> ConfigMap {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
     let named = ARCHIVES.map(str::to_owned).into_iter();
-    let owner = OwnerReference {
-        api_version: "batch/v1".to_owned(),
-        kind: "Job".to_owned(),
-        name: of.metadata.name.clone().unwrap_or_default(),
-        uid: of.metadata.uid.clone().unwrap_or_default(),
-        ..OwnerReference::default()
-    };
     ConfigMap {
         metadata: ObjectMeta {
             name: of.metadata.name.clone(),
             labels: of.metadata.labels.clone(),
-            owner_references: Some(vec![owner]),
+            owner_references: Some(of.owner_ref(&()).into_iter().collect()),
             ..ObjectMeta::default()
         },
         binary_data: Some(named.zip(archives.map(ByteString)).collect()),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use strict_yaml::{Document, KeyPath, YamlError};
+use strict_yaml::{Document, YamlError};
 
 use crate::suite::units::Time;
 
@@ -57,9 +57,7 @@ impl Profile {
 
     fn of(document: &Document) -> Result<Self, YamlError> {
         let mut profile: Self = document.parse()?;
-        let wrong = |key: &str, message: &str| {
-            Err(document.error_at(&KeyPath::root().key(key), message.to_owned(), None))
-        };
+        let wrong = |key: &str, message: &str| Err(document.top().key(key).error(message, None));
         if profile.version != 1 {
             return wrong("version", "expected 1");
         }

@@ -30,8 +30,7 @@ struct Built {
     libtorch: String,
     size_bytes: u64,
     layers: Vec<ExpectedLayer>,
-    /// `already-there`, `thin` or `full`.
-    loaded: &'static str,
+    loaded: Loaded,
     sent_bytes: u64,
     assemble_seconds: f64,
     load_seconds: f64,
@@ -82,11 +81,7 @@ async fn build_one(
         libtorch: ready.facts.flavour,
         size_bytes: assembly.lock.size_bytes(),
         layers: assembly.lock.layers().cloned().collect(),
-        loaded: match ready.loaded {
-            Loaded::AlreadyThere => "already-there",
-            Loaded::Thin => "thin",
-            Loaded::Full => "full",
-        },
+        loaded: ready.loaded,
         sent_bytes: ready.facts.loaded_bytes.unwrap_or_default(),
         assemble_seconds,
         load_seconds: begun.elapsed().as_secs_f64(),
@@ -104,8 +99,8 @@ impl Built {
             printer.line(&format!("  {name:<10} {}", ByteSize::b(*size_bytes)));
         }
         let loaded = match self.loaded {
-            "already-there" => format!("{} has it already", self.engine),
-            _ => format!(
+            Loaded::AlreadyThere => format!("{} has it already", self.engine),
+            Loaded::Thin | Loaded::Full => format!(
                 "{} sent to {} in {:.1} s",
                 ByteSize::b(self.sent_bytes),
                 self.engine,
