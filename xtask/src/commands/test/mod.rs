@@ -1,12 +1,13 @@
 //! `cargo xtask test`: the whole test suite, one step after the other.
 
 mod examples;
+mod repeat;
 
 use std::{
     ffi::OsStr,
-    io,
+    io::{self, Read as _},
     path::Path,
-    process::{ExitStatus, Stdio},
+    process::Stdio,
     time::{Duration, Instant},
 };
 
@@ -39,8 +40,15 @@ struct Step {
     command: Command,
 }
 
-/// A step that passed, and how long it took.
-type Passed = (&'static str, Duration);
+struct Passed {
+    name: &'static str,
+    took: Duration,
+    /// Its tests that failed beside others and passed alone.
+    only_alone: Vec<String>,
+}
+
+/// Steps with this run what fails once more, alone.
+const NO_FAIL_FAST: &str = "--no-fail-fast";
 
 /// How many tests run side by side.
 const THREADS: &str = "RUST_TEST_THREADS";
@@ -136,8 +144,13 @@ pub(crate) async fn run(args: &TestArgs, printer: &Printer) -> Result<()> {
         }
     }
     printer.line("");
-    for (name, took) in &done {
+    for Passed { name, took, .. } in &done {
         printer.line(&format!("{name:<32} ok  {:>7.1} s", took.as_secs_f64()));
+    }
+    for test in done.iter().flat_map(|step| &step.only_alone) {
+        printer.line(&format!(
+            "{test} failed beside other tests and passed alone"
+        ));
     }
     Ok(())
 }
@@ -217,7 +230,7 @@ async fn quietly(steps: Vec<Step>) -> Vec<(&'static str, String, Result<Passed>)
     let mut ended = Vec::new();
     for step in steps {
         let (name, mut printed) = (step.name, String::new());
-        let passed = step.kept(&mut printed).await;
+        let passed = step.run(&mut |text| printed.push_str(text)).await;
         let has_failed = passed.is_err();
         ended.push((name, printed, passed));
         if has_failed {
@@ -238,36 +251,76 @@ impl Step {
         Self { name, command }
     }
 
-    /// Carries it out on the terminal itself, for the sake of cargo's bars.
     async fn shown(mut self, printer: &Printer) -> Result<Passed> {
         printer.heading(self.name);
+        let mut words = self.command.as_std().get_args();
+        if words.any(|word| word == NO_FAIL_FAST) {
+            return self.run(&mut |text| printer.raw(text)).await;
+        }
+        // On the terminal itself, for the sake of cargo's bars.
         let begun = Instant::now();
         let status = self.command.status().await.map_err(starting("cargo"))?;
-        self.ended(begun, status)
+        self.ended(begun, status.success().then(Vec::new))
     }
 
-    /// Carries it out, and keeps what it prints. Through a file: a process that a test left behind
-    /// would hold a pipe open.
-    async fn kept(mut self, printed: &mut String) -> Result<Passed> {
+    /// Few tests that fail run once more, alone. Nobody waits for a step once another failed: it
+    /// ends then.
+    async fn run(mut self, show: &mut (dyn FnMut(&str) + Send)) -> Result<Passed> {
         let begun = Instant::now();
-        let to = tempfile::NamedTempFile::new().map_err(starting("cargo"))?;
-        let mut started = || -> io::Result<_> {
-            self.command.stdout(to.as_file().try_clone()?);
-            self.command.stderr(to.as_file().try_clone()?);
-            self.command.spawn()
-        };
-        let status = started().map_err(starting("cargo"))?.wait().await;
-        let said = std::fs::read(to.path()).map_err(starting("cargo"))?;
-        printed.push_str(&String::from_utf8_lossy(&said));
-        self.ended(begun, status.map_err(starting("cargo"))?)
+        let (mut has_passed, printed) = carry_out(&mut self.command, show).await?;
+        let failed = repeat::failed_tests(&printed);
+        if !has_passed && !failed.tests.is_empty() {
+            let tests = failed.tests.join(", ");
+            show(&format!("\nonce more, alone: {tests}\n"));
+            let mut again = repeat::alone(self.command.as_std(), &failed).into();
+            let (is_success, printed) = carry_out(&mut again, show).await?;
+            has_passed = is_success && repeat::passed_count(&printed) >= failed.tests.len();
+        }
+        self.ended(begun, has_passed.then_some(failed.tests))
     }
 
-    fn ended(self, begun: Instant, status: ExitStatus) -> Result<Passed> {
-        if status.success() {
-            return Ok((self.name, begun.elapsed()));
+    /// How it ended: where it passed, with its tests that did so only alone.
+    fn ended(self, begun: Instant, passed: Option<Vec<String>>) -> Result<Passed> {
+        let failed = || Error::tests_failed(self.name, &in_a_shell(self.command.as_std()));
+        Ok(Passed {
+            name: self.name,
+            took: begun.elapsed(),
+            only_alone: passed.ok_or_else(failed)?,
+        })
+    }
+}
+
+/// Whether it succeeded, and what it printed, which `show` gets as it comes. Through a file: a
+/// process that a test left behind would hold a pipe open.
+async fn carry_out(
+    command: &mut Command,
+    show: &mut (dyn FnMut(&str) + Send),
+) -> Result<(bool, String)> {
+    let to = tempfile::NamedTempFile::new().map_err(starting("cargo"))?;
+    let mut started = || -> io::Result<_> {
+        command.stdout(to.as_file().try_clone()?);
+        command.stderr(to.as_file().try_clone()?);
+        Ok((command.kill_on_drop(true).spawn()?, to.reopen()?))
+    };
+    let (mut child, mut from) = started().map_err(starting("cargo"))?;
+    let (mut printed, mut shown) = (Vec::new(), 0);
+    loop {
+        let ended = tokio::time::timeout(Duration::from_millis(200), child.wait()).await;
+        from.read_to_end(&mut printed).map_err(starting("cargo"))?;
+        // Whole lines: a character may have come in part.
+        let last_line = printed.iter().rposition(|byte| *byte == b'\n');
+        let lines = match &ended {
+            Ok(_) => printed.len(),
+            Err(_) => last_line.map_or(0, |at| at + 1),
+        };
+        if lines > shown {
+            show(&String::from_utf8_lossy(&printed[shown..lines]));
+            shown = lines;
         }
-        let line = in_a_shell(self.command.as_std());
-        Err(Error::tests_failed(self.name, &line))
+        if let Ok(status) = ended {
+            let is_success = status.map_err(starting("cargo"))?.success();
+            return Ok((is_success, String::from_utf8_lossy(&printed).into_owned()));
+        }
     }
 }
 
