@@ -33,7 +33,7 @@ pub use ledger::{Acceptance, Change, Entry, Kind, Ledger, LedgerFile, Night, Pla
 pub use method::{join, told_apart};
 pub use record::Labels;
 pub use series::{Aggregate, JoinedMethod, Origin, Point, Series, SeriesInfo, moment};
-pub use sessions::{Removed, SessionFilter, SessionInfo};
+pub use sessions::{SessionFilter, SessionInfo};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -139,16 +139,11 @@ impl Entry {
         if self.is_fixed() {
             return State::Fixed;
         }
-        let holds = |acceptance: &&Acceptance| !acceptance.has_expired(now);
-        let mut unfixed = self.series.iter().filter(|change| change.fixed.is_none());
         let all = if self.series.is_empty() {
-            let mut whole = self.accepted.iter().filter(holds);
+            let mut whole = self.accepted.iter().filter(|one| !one.has_expired(now));
             whole.any(|acceptance| acceptance.cells.is_empty() && acceptance.metrics.is_empty())
         } else {
-            unfixed.all(|change| {
-                let mut accepted = self.accepted.iter().filter(holds);
-                accepted.any(|acceptance| acceptance.is_for(change))
-            })
+            self.open(now).next().is_none()
         };
         if all { State::Accepted } else { State::Open }
     }
