@@ -201,8 +201,10 @@ impl Metric {
 
     /// The built-in metrics that a comparison judges.
     pub fn compared() -> impl Iterator<Item = &'static Self> {
-        let all = catalogue::ALL.iter().copied();
-        all.filter(|metric| metric.is_compared())
+        catalogue::ALL
+            .iter()
+            .copied()
+            .filter(|metric| metric.is_compared())
     }
 
     /// Those of them that a comparison's first sentences may name.
@@ -220,8 +222,10 @@ impl Metric {
     pub fn named(name: &str) -> Option<&'static Self> {
         Self::built_in(name).or_else(|| {
             let known = DECLARED.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut rows = known.iter().map(|(_, row)| *row);
-            rows.find(|row| row.name == name)
+            known
+                .iter()
+                .map(|(_, row)| *row)
+                .find(|row| row.name == name)
         })
     }
 
