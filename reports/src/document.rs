@@ -5,7 +5,7 @@ use judge::{claims::Outcome, compare::Verdict};
 
 use crate::{
     charts::{Chart, Key},
-    words::format::{self, UNKNOWN},
+    words::format,
 };
 
 #[derive(Debug)]
@@ -329,7 +329,7 @@ impl<T: Into<String>> From<T> for Cell {
 
 /// What is known, or a sign that nothing is.
 pub(crate) fn known(text: Option<String>) -> Cell {
-    text.unwrap_or_else(|| UNKNOWN.to_owned()).into()
+    format::known(text).into()
 }
 
 impl From<Verdict> for Mark {

@@ -13,7 +13,7 @@ use crate::{
     plots::batches,
     render::{html::Page, json, markdown as md},
     words::format::{Quantity, bytes, plural},
-    write::{ReportError, write_files},
+    write::{Files, ReportError, write_files},
 };
 
 /// `fit.html`, `fit.md` and `fit.json` in a folder that is made where it is not there: either all
@@ -23,7 +23,7 @@ pub fn write(fit: &Fit, out: &Path) -> Result<PathBuf, ReportError> {
     Ok(out.join("fit.html"))
 }
 
-pub(crate) fn files(fit: &Fit) -> Result<[(&'static str, String); 3], ReportError> {
+pub(crate) fn files(fit: &Fit) -> Result<Files, ReportError> {
     Ok([
         ("fit.html", page(fit)?),
         ("fit.md", markdown(fit)),

@@ -21,6 +21,9 @@ pub enum ReportError {
     Write { path: PathBuf, source: io::Error },
 }
 
+/// What a report is written as, with the names of the files.
+pub(crate) type Files = [(&'static str, String); 3];
+
 /// Writes files into a folder, which is made where it is not there: either all are new or none is,
 /// and nothing half-written takes the room of a full disk.
 pub fn write_files(out: &Path, files: &[(&str, String)]) -> Result<(), ReportError> {

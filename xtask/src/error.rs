@@ -77,7 +77,6 @@ rooms! {
     reports::comparison::JunitError => |_| Code::Trouble,
     verdict::ClaimsError => |_| Code::BadUsage,
     verdict::CompareError => |_| Code::BadUsage,
-    verdict::SessionError => |_| Code::BadUsage,
     verdict::SideError => |_| Code::BadUsage,
 }
 

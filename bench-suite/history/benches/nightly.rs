@@ -24,7 +24,7 @@ mod summary;
 
 use std::{path::Path, process::ExitCode, sync::Arc};
 
-use history::{Ledger, Night, Place, PointFilter, Seen, SeriesKey, Time};
+use history::{Ledger, Night, Place, PointFilter, Seen, SeriesKey, moment};
 use jiff::Timestamp;
 use judge::{
     compare::Direction,
@@ -121,7 +121,7 @@ fn series(values: &[f64]) -> (Vec<Point>, Vec<Place>) {
             value: *value,
         };
         let place = Place {
-            time: Time::of(timestamp),
+            time: moment(timestamp),
             revision,
             attributes: Arc::default(),
         };
@@ -165,7 +165,7 @@ fn look(all: &[Vec<f64>], mut hear: impl FnMut(usize, &Ledger, &Night)) {
 
 /// Whether an entry may be that of a step: the range has it, or a place beside it.
 fn is_about(ledger: &Ledger, id: &str, step: usize) -> bool {
-    let night = |place: &Place| (place.time.seconds() - BEGIN) / DAY;
+    let night = |place: &Place| (place.time.as_duration().as_secs_f64() - BEGIN) / DAY;
     ledger.entry(id).is_ok_and(|entry| {
         let bad = entry.first_bad.as_ref().map_or(f64::NAN, night);
         night(&entry.last_good) <= step as f64 + NEAR && bad >= step as f64 - NEAR

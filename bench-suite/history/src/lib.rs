@@ -22,7 +22,6 @@ mod series;
 mod sessions;
 mod shared;
 mod spread;
-mod track;
 
 pub use add::Added;
 pub use error::HistoryError;
@@ -30,13 +29,11 @@ pub use export::{export, export_to};
 pub use file::Attributes;
 pub use folder::{Contents, History};
 pub use key::{PointFilter, SeriesFilter, SeriesKey};
-pub use ledger::{
-    Acceptance, Change, Entry, Kind, Ledger, LedgerFile, Night, Place, Seen, State, Time,
-};
+pub use ledger::{Acceptance, Change, Entry, Kind, Ledger, LedgerFile, Night, Place, Seen, State};
 pub use method::{join, told_apart};
 pub use record::Labels;
-pub use series::{Aggregate, JoinedMethod, Origin, Point, Series, SeriesInfo};
-pub use sessions::{Removed, SessionFilter, SessionInfo};
+pub use series::{Aggregate, JoinedMethod, Origin, Point, Series, SeriesInfo, moment};
+pub use sessions::{SessionFilter, SessionInfo};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -7,12 +7,9 @@ use std::{
 
 use jiff::Timestamp;
 use metrics::{Metric, Rows};
-use record::{Labels, Machine, Outcome, Record, Session};
+use record::{Labels, Machine, Outcome, Record, Session, usual_track};
 
-use crate::{
-    file::{self, Attributes, Cell, CellFacts, Failure, Image, Run, SessionFile, Version},
-    track,
-};
+use crate::file::{self, Attributes, Cell, CellFacts, Failure, Image, Run, SessionFile, Version};
 
 /// What others did on the host meanwhile, as an attribute.
 const MUCH: &str = "high";
@@ -20,7 +17,7 @@ const LITTLE: &str = "low";
 
 pub(crate) fn session_file(session: &Session, records: &[Record], labels: &Labels) -> SessionFile {
     let machine = session.machine();
-    let tracks = track::tracks(&images(session, records), &labels.tracks);
+    let tracks = tracks(&images(session, records), &labels.tracks);
     let image = |(name, track): (&String, &String)| {
         let attributes = of_image(session, records, name);
         let track = track.clone();
@@ -86,6 +83,30 @@ pub(crate) fn images<'s>(session: &'s Session, records: &'s [Record]) -> BTreeSe
     let told = session.images.iter().map(|image| &image.name);
     let ran = records.iter().map(|record| &record.image);
     planned.chain(told).chain(ran).map(String::as_str).collect()
+}
+
+/// The track of every image of a session: the one that it was given, or else the usual one. Where
+/// images of one session have that in common they are followed side by side, each under its own name.
+fn tracks(images: &BTreeSet<&str>, given: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let free = || images.iter().filter(|image| !given.contains_key(**image));
+    let mut taken: BTreeMap<String, usize> = BTreeMap::new();
+    for track in given
+        .values()
+        .cloned()
+        .chain(free().map(|image| usual_track(image)))
+    {
+        *taken.entry(track).or_default() += 1;
+    }
+    let usual = free().map(|image| {
+        let usual = usual_track(image);
+        let track = if taken[&usual] == 1 {
+            usual
+        } else {
+            (*image).to_owned()
+        };
+        ((*image).to_owned(), track)
+    });
+    given.clone().into_iter().chain(usual).collect()
 }
 
 /// What is wrong with a session's records, if anything.
@@ -240,4 +261,27 @@ fn gpu(machine: &Machine, cuda_index: u32, uuid: Option<&str>) -> String {
 /// Since 1970-01-01 UTC.
 pub(crate) fn seconds(time: Timestamp) -> f64 {
     time.as_nanosecond() as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(images: &[&str], given: &[(&str, &str)], expect: &[&str]) {
+        let owned = |(image, track): &(&str, &str)| ((*image).to_owned(), (*track).to_owned());
+        let given = given.iter().map(owned).collect();
+        let found = tracks(&images.iter().copied().collect(), &given);
+        assert_eq!(found.into_values().collect::<Vec<_>>(), expect);
+    }
+
+    #[test]
+    fn images_of_one_session_have_tracks_of_their_own() {
+        let (old, new) = ("torch-2.8.0-cu128", "torch-2.9.1-cu128");
+        check(&[new], &[], &["torch-cu"]);
+        check(&[old, new], &[], &[old, new]);
+        check(&[new, "torch-2.9.1-cpu"], &[], &["torch-cpu", "torch-cu"]);
+        check(&[old, new], &[(new, "main")], &["torch-cu", "main"]);
+        check(&[old, new], &[(new, "torch-cu")], &[old, "torch-cu"]);
+    }
 }

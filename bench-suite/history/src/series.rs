@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp, Unit};
 use judge::{
     compare::{Direction, Kind},
     trend,
@@ -127,12 +128,47 @@ pub(crate) fn changed_attributes<'p>(
         })
 }
 
+/// Seconds since 1970-01-01 UTC, to a thousandth of one; the first or last moment of the calendar beyond
+/// it.
+pub fn moment(seconds: f64) -> Timestamp {
+    let rounded = SignedDuration::try_from_secs_f64(seconds)
+        .and_then(|duration| duration.round(Unit::Millisecond))
+        .and_then(Timestamp::from_duration);
+    let end = if seconds < 0.0 {
+        Timestamp::MIN
+    } else {
+        Timestamp::MAX
+    };
+    rounded.unwrap_or(end)
+}
+
 impl From<Point> for trend::Point {
     fn from(point: Point) -> Self {
         Self {
             timestamp: point.timestamp,
             revision: point.origin.revision.clone(),
             value: point.value,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_reads_as_it_was_written() {
+        for (seconds, text) in [
+            (1_763_700_011.0, "\"2025-11-21T04:40:11Z\""),
+            (1_763_700_011.123_456_7, "\"2025-11-21T04:40:11.123Z\""),
+            (0.0, "\"1970-01-01T00:00:00Z\""),
+            (-1.5, "\"1969-12-31T23:59:58.5Z\""),
+            (1e150, "\"9999-12-30T22:00:00.999999999Z\""),
+        ] {
+            let time = moment(seconds);
+            let written = serde_json::to_string(&time).unwrap();
+            assert_eq!(written, text);
+            assert_eq!(serde_json::from_str::<Timestamp>(&written).unwrap(), time);
         }
     }
 }

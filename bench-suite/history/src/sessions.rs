@@ -57,13 +57,6 @@ impl SessionFilter {
     }
 }
 
-/// What was taken out of the history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Removed {
-    pub runs: usize,
-    pub points: usize,
-}
-
 impl Contents {
     /// The sessions that fit, newest first.
     pub fn sessions(&self, filter: &SessionFilter) -> Vec<SessionInfo> {
@@ -105,17 +98,16 @@ impl History {
             .map_or_else(|| no_session(name), |file| Ok(info(file)))
     }
 
-    /// Takes a session with its runs and points out. Its folder is not touched.
-    pub fn remove(&self, session: &str) -> Result<Removed, HistoryError> {
+    /// Takes a session with its runs and points out, and says what it was. Its folder is not touched.
+    pub fn remove(&self, session: &str) -> Result<SessionInfo, HistoryError> {
         let found = self.find(session);
         let Some(first) = found.first() else {
             return no_session(session);
         };
-        let [runs, _, points] = first.counts();
         for file in &found {
             remove(&self.results().join(file.place()))?;
         }
-        Ok(Removed { runs, points })
+        Ok(info(first))
     }
 }
 

@@ -19,11 +19,7 @@ pub enum Outcome {
 
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Holds => "holds",
-            Self::Refuted => "refuted",
-            Self::Inconclusive => "inconclusive",
-        })
+        self.serialize(f)
     }
 }
 

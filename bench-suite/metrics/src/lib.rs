@@ -4,24 +4,18 @@
 //! Comparison, gate, claims, history, tables, plots, `report.json` and
 //! `docs/metrics.md` read it. A new metric is one row of [`catalogue`].
 
+mod across_runs;
 pub mod catalogue;
-mod kernel_cache;
 mod rules;
-mod scaling;
 
 use std::sync::{Mutex, PoisonError};
 
 use record::{Better, DeclaredMetric, Record};
 
+pub use across_runs::across_runs;
 pub use judge::compare::{Direction, Kind};
 pub use record::Unit;
 pub use rules::broken_rule;
-
-/// Works out what follows from several runs of a session, so that no record holds it.
-pub fn across_runs(records: &mut [record::Record]) {
-    scaling::add_scaling(records);
-    kernel_cache::leave_out_the_filling(records);
-}
 
 /// The times that metrics are about, besides moments and phases of the workload.
 pub mod window {
@@ -211,6 +205,11 @@ impl Metric {
             .iter()
             .copied()
             .filter(|metric| metric.is_compared())
+    }
+
+    /// Those of them that a comparison's first sentences may name.
+    pub fn headlines() -> impl Iterator<Item = &'static Self> {
+        Self::compared().filter(|metric| metric.headline)
     }
 
     pub fn built_in(name: &str) -> Option<&'static Self> {

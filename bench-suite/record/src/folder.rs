@@ -1,7 +1,6 @@
 //! Reading and writing a session's folder.
 
 use std::{
-    fmt,
     fs::{self, OpenOptions},
     io::{self, BufReader, Read as _, Write},
     path::{Path, PathBuf},
@@ -61,24 +60,14 @@ pub struct Records {
     pub records: Vec<Record>,
     /// The last line was torn: the writer was cut off. Bytes up to here are whole.
     pub torn_after: Option<u64>,
-    /// Lines that hold no record; they are left out.
-    pub bad_lines: Vec<BadLine>,
-}
-
-/// A line of the records that holds no record.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadLine {
-    /// From 1.
-    pub line: usize,
-    /// Why, in plain words.
-    pub why: String,
-    /// The run that it was about, where that can still be read.
-    pub run: Option<String>,
+    /// Lines that hold no record and are left out: which and why, with the run where that can still be
+    /// read, as in `line 3 of the records: not JSON; left out (run 0002-b0-img-one)`.
+    pub bad_lines: Vec<String>,
 }
 
 impl Records {
     /// Those in the content of a file.
-    pub(crate) fn of(bytes: &[u8]) -> Self {
+    pub fn of(bytes: &[u8]) -> Self {
         let mut found = Self::default();
         let mut offset = 0;
         for (number, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -88,11 +77,12 @@ impl Records {
             }
             match read_record(line) {
                 Ok(record) => found.records.push(record),
-                Err(why) => found.bad_lines.push(BadLine {
-                    line: number + 1,
-                    why,
-                    run: run_of(line),
-                }),
+                Err(why) => {
+                    let run = run_of(line).map(|run| format!(" (run {run})"));
+                    let (number, run) = (number + 1, run.unwrap_or_default());
+                    let told = format!("line {number} of the records: {why}; left out{run}");
+                    found.bad_lines.push(told);
+                }
             }
             offset += line.len() as u64;
         }
@@ -101,20 +91,11 @@ impl Records {
 
     /// What was left out, a sentence each; none where every line is a record.
     pub fn left_out(&self) -> Vec<String> {
-        let bad = self.bad_lines.iter().map(ToString::to_string);
+        let bad = self.bad_lines.iter().cloned();
         let torn = self
             .torn_after
             .map(|_| "last line of the records cut off while it was written; left out".to_owned());
         bad.chain(torn).collect()
-    }
-}
-
-/// `line 3 of the records: not JSON; left out (run 0002-b0-img-one)`.
-impl fmt::Display for BadLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { line, why, run } = self;
-        write!(f, "line {line} of the records: {why}; left out")?;
-        run.iter().try_for_each(|run| write!(f, " (run {run})"))
     }
 }
 

@@ -11,8 +11,6 @@ mod claim;
 mod declared;
 pub mod fit;
 mod folder;
-#[doc(hidden)]
-pub mod fuzzing;
 mod image;
 mod machine;
 mod method;
@@ -28,7 +26,7 @@ mod workload;
 
 pub use claim::{CellChoice, ChosenCell, Claim, Expectation, Range, RangeError};
 pub use declared::{Better, DeclaredMetric, MOST_DECLARED, Unit};
-pub use folder::{BadLine, FolderError, Records, SessionFolder};
+pub use folder::{FolderError, Records, SessionFolder};
 pub use image::{ImageChange, ImageFacts, ImageLock, ImageParts, Part, PartValue, image_changes};
 pub use machine::{Cpu, Gpu, Link, Machine, PciPath, Place};
 pub use method::{Method, MethodDifference, MethodKey};

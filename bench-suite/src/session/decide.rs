@@ -127,7 +127,7 @@ pub(super) fn take(
     session: &mut Session,
     records: &[Record],
     look: Look,
-) -> Result<Vec<Verdicts>, verdict::SessionError> {
+) -> Result<Vec<Verdicts>, verdict::CompareError> {
     let Some(deciding) = &mut session.deciding else {
         return Ok(Vec::new());
     };
@@ -136,9 +136,7 @@ pub(super) fn take(
     let found = match verdict::compare_session(session, records, &options) {
         Ok(found) => found,
         // Where nothing can be compared, no further block helps.
-        Err(verdict::SessionError::Compare(verdict::CompareError::NothingInCommon { .. })) => {
-            Vec::new()
-        }
+        Err(verdict::CompareError::NothingInCommon { .. }) => Vec::new(),
         Err(error) => return Err(error),
     };
     if let Some(deciding) = &mut session.deciding

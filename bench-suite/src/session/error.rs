@@ -32,7 +32,7 @@ pub enum SessionError {
     #[error("{0}")]
     Refused(String),
     #[error("the metrics so far cannot be judged: {0}")]
-    Judge(#[from] verdict::SessionError),
+    Judge(#[from] verdict::CompareError),
     #[error(
         "the session in {path} cannot be resumed, for its metrics could not be compared:\n  {}\n\
          begin a new session instead",

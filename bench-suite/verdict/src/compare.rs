@@ -17,7 +17,7 @@ use crate::{
     CompareError, MethodKey, Warning, cold_start, environment,
     failures::{Failures, compare_failures},
     inside::Inside,
-    method, nodes,
+    nodes,
     question::{Question, judge_questions, measurement},
     short_window::ShortWindow,
     side::{Cell, Origin, Runs, Side},
@@ -256,7 +256,7 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
         });
     }
     let mut warnings = environment::check(base, head, &common, options.across_machines)?;
-    warnings.extend(method::check(&common, &options.ignore)?);
+    warnings.extend(environment::check_methods(&common, &options.ignore)?);
     warnings.extend(one_sided(&base_cells, &head_cells, &base.origin));
     warnings.extend(one_sided(&head_cells, &base_cells, &head.origin));
     let (of_base, of_head) = (base.thresholds(), head.thresholds());

@@ -1,10 +1,10 @@
-//! Whether two sides were measured on the same machine, GPU and driver: what differs there differs
-//! in the metrics.
+//! Whether two sides were measured on the same machine, GPU and driver, and in the same way: limits,
+//! threads, steps, seed, engine. What differs there differs in the metrics.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::Device;
-use record::{Gpu, Session};
+use record::{Gpu, MethodDifference, MethodKey, Session};
 
 use crate::{
     CompareError, Warning,
@@ -51,6 +51,30 @@ pub(crate) fn check(
         warnings.push(Warning::NotInterleaved);
     }
     Ok(warnings)
+}
+
+/// Warnings about differences that are ignored; an error where one is not. `common` holds the
+/// cells that are compared, with the runs of base and head.
+pub(crate) fn check_methods<'a>(
+    common: &[(&Cell, &Runs<'a>, &Runs<'a>)],
+    ignore: &[MethodKey],
+) -> Result<Vec<Warning>, CompareError> {
+    let mut found: BTreeMap<String, MethodDifference> = BTreeMap::new();
+    for (_, base_runs, head_runs) in common {
+        let first = |runs: &Runs<'a>| runs.values().next().map(|run| &run.method);
+        if let Some((one, other)) = first(base_runs).zip(first(head_runs)) {
+            for difference in one.differences(other) {
+                found.entry(difference.key.clone()).or_insert(difference);
+            }
+        }
+    }
+    let is_ignored = |found: &MethodDifference| MethodKey::any_covers(ignore, &found.key);
+    let (ignored, differences): (Vec<_>, Vec<_>) = found.into_values().partition(is_ignored);
+    if !differences.is_empty() {
+        return Err(CompareError::MethodsDiffer { differences });
+    }
+    let warning = |difference| Warning::MethodIgnored { difference };
+    Ok(ignored.into_iter().map(warning).collect())
 }
 
 /// What differs, on the base side and on the head side.

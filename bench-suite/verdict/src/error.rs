@@ -3,9 +3,13 @@
 use judge::{family::FamilyError, sequential::SequentialError};
 use record::MethodDifference;
 
+use crate::SideError;
+
 /// Why two sides cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
+    #[error(transparent)]
+    Side(#[from] SideError),
     #[error(
         "{what} differ: `{base}` and `{head}`; a change may be theirs and not the image's. \
          Measure both images in one session, or pass --across-machines"

@@ -12,7 +12,7 @@ use protocol::Axes;
 use record::{Record, Session, SidesCompared};
 
 use crate::{
-    CellVerdicts, MetricVerdict, Options, SessionError, Verdicts,
+    CellVerdicts, CompareError, MetricVerdict, Options, Verdicts,
     compare::{answered, unanswered},
     question::{Question, judge_questions},
     side::{Cell, Runs, Side},
@@ -141,7 +141,7 @@ pub fn judge_pairs(
     comparisons: &[Verdicts],
     wanted: impl Fn(&str) -> Vec<&'static Metric>,
     options: &Options,
-) -> Result<Vec<ScenarioPairs>, SessionError> {
+) -> Result<Vec<ScenarioPairs>, CompareError> {
     let scenarios = scenarios(session, records)?;
     let rows = Rows::with(&session.metrics);
     let mut questions = Vec::new();
@@ -227,7 +227,7 @@ type ScenarioCells<'a> = ((String, String), Vec<Judged<'a>>);
 fn scenarios<'a>(
     session: &'a Session,
     records: &'a [Record],
-) -> Result<Vec<ScenarioCells<'a>>, SessionError> {
+) -> Result<Vec<ScenarioCells<'a>>, CompareError> {
     let mut sides = BTreeMap::new();
     for record in records {
         if !sides.contains_key(record.image.as_str()) {

@@ -1,12 +1,52 @@
-//! Two groups of sessions, a session as the unit: what lies between sessions, such as boots of a
-//! machine, is the noise.
+//! Everything that one session compares; and two groups of sessions, a session as the unit: what lies
+//! between sessions, such as boots of a machine, is the noise.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use metrics::Rows;
-use record::{Record, Session};
+use record::{Record, Session, SidesCompared};
 
-use crate::{Options, SessionError, Side, Verdicts, Warning, compare};
+use crate::{CompareError, Options, Side, Verdicts, Warning, compare};
+
+/// Every comparison that a session makes: what it was to decide on, or else every image against
+/// its first one. Images without a run are left out; one image alone compares nothing.
+pub fn compare_session(
+    session: &Session,
+    records: &[Record],
+    options: &Options,
+) -> Result<Vec<Verdicts>, CompareError> {
+    let ran: BTreeSet<&str> = records.iter().map(|run| run.image.as_str()).collect();
+    let images: Vec<&str> = session
+        .images
+        .iter()
+        .map(|image| image.name.as_str())
+        .filter(|image| ran.contains(image))
+        .collect();
+    let side = |image| Side::pick(session, records, Some(image));
+    let sides = session.deciding.as_ref().map(|deciding| &deciding.sides);
+    if let Some(SidesCompared::Axis { axis, base, head }) = sides {
+        let mut all = Vec::new();
+        for image in images {
+            let whole = side(image)?;
+            let (base, head) = (whole.along(axis, base)?, whole.along(axis, head)?);
+            all.push(compare(&base, &head, options)?);
+        }
+        return Ok(all);
+    }
+    let base = match sides {
+        Some(SidesCompared::Images { base }) => Some(base.as_str()),
+        _ => images.first().copied(),
+    };
+    let Some(base) = base.filter(|base| ran.contains(base)) else {
+        return Ok(Vec::new());
+    };
+    let base_side = side(base)?;
+    images
+        .into_iter()
+        .filter(|image| *image != base)
+        .map(|image| compare(&base_side, &side(image)?, options))
+        .collect()
+}
 
 /// Sessions that were measured in one way, under a name for the group.
 #[derive(Debug, Clone, Copy)]
@@ -19,13 +59,13 @@ pub struct Sessions<'a> {
 /// not. Each session counts as one block, with the mean of its blocks for each cell.
 ///
 /// # Errors
-/// [`SessionError`] where a group has no run of the image, or another machine, device or method.
+/// [`CompareError`] where a group has no run of the image, or another machine, device or method.
 pub fn compare_sessions(
     base: Sessions<'_>,
     head: Sessions<'_>,
     image: &str,
     options: &Options,
-) -> Result<Verdicts, SessionError> {
+) -> Result<Verdicts, CompareError> {
     let (one, other) = (base.merged(), head.merged());
     let base = Side::pick(&one.0, &one.1, Some(image))?;
     let head = Side::pick(&other.0, &other.1, Some(image))?;

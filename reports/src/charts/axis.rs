@@ -1,7 +1,6 @@
 //! Axes: what they count, how values lie along them, and where their ticks are.
 
-use super::time;
-use crate::words::format::{self, Quantity};
+use crate::words::format::{self, Quantity, whole};
 
 /// How values lie along an axis, and how its ticks are written.
 #[derive(Debug, Clone, PartialEq)]
@@ -168,7 +167,7 @@ impl Axis {
             _ if self.is_in_powers_of_two() => powers_of_two(self.low, self.high, count),
             Form::Logarithmic => written(decades(low, high, count)),
             Form::Ratio => changes(self.low, self.high, count),
-            Form::Time => time::ticks(self.low, self.high, count),
+            Form::Time => times(self.low, self.high, count),
         }
     }
 
@@ -246,43 +245,30 @@ fn steps(low: f64, high: f64, count: usize) -> Vec<(f64, usize)> {
         .find(|factor| factor * power >= raw * 0.999)
         .unwrap_or(10.0);
     let step = factor * power;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "clamped to 0 to 12 before"
-    )]
-    let decimals = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
-    let first = (low / step).ceil();
+    let decimals = whole(-step.log10().floor()).clamp(0, 12);
+    let decimals = usize::try_from(decimals).unwrap_or(0);
+    let (first, rounding) = ((low / step).ceil(), step * 1e-9);
     (0..=count * 2 + 2)
         .map(|index| (first + index as f64) * step)
-        .take_while(|value| *value <= high + step * 1e-9)
+        .take_while(|value| *value <= high + rounding)
         // What rounding left of 0.
-        .map(|value| {
-            if value.abs() < step * 1e-9 {
-                0.0
-            } else {
-                value
-            }
-        })
+        .map(|value| if value.abs() < rounding { 0.0 } else { value })
         .map(|value| (value, decimals))
         .collect()
 }
 
 /// 1, 2 and 5 of every power of ten, thinned to powers of ten, or to every few, as needed.
 fn decades(low: f64, high: f64, count: usize) -> Vec<(f64, usize)> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a logarithm of a finite number"
-    )]
-    let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+    let ends = [low.log10().floor(), high.log10().ceil()];
+    let [first, last] = ends.map(|end| i32::try_from(whole(end)).unwrap_or(0));
     let of = |factors: &[f64], every: usize| -> Vec<(f64, usize)> {
+        let of_power = |power| {
+            let factors = factors.iter();
+            factors.map(move |factor| (factor * 10_f64.powi(power), power))
+        };
         (first..=last)
             .step_by(every)
-            .flat_map(|power| {
-                factors
-                    .iter()
-                    .map(move |factor| (factor * 10_f64.powi(power), power))
-            })
+            .flat_map(of_power)
             .filter(|(value, _)| (low..=high).contains(value))
             .map(|(value, power)| (value, usize::try_from(-power).unwrap_or(0)))
             .collect()
@@ -305,11 +291,8 @@ fn decades(low: f64, high: f64, count: usize) -> Vec<(f64, usize)> {
 /// Powers of two or of every few, as needed, in bytes and what they are multiples of.
 fn powers_of_two(low: f64, high: f64, count: usize) -> Vec<(f64, String)> {
     let powers = (high / low).log2() / count.max(1) as f64;
-    let every = [1.0, 2.0, 5.0, 10.0, 20.0].into_iter();
-    let every = every
-        .filter(|every| *every >= powers)
-        .reduce(f64::min)
-        .unwrap_or(40.0);
+    let mut every = [1.0, 2.0, 5.0, 10.0, 20.0].into_iter();
+    let every = every.find(|every| *every >= powers).unwrap_or(40.0);
     let first = (low.log2() / every).ceil();
     let ticks = (0..=count).map(|step| 2_f64.powf((first + step as f64) * every));
     let ticks = ticks.take_while(|value| *value <= high);
@@ -324,18 +307,15 @@ fn powers_of_two(low: f64, high: f64, count: usize) -> Vec<(f64, String)> {
 fn changes(low: f64, high: f64, count: usize) -> Vec<(f64, String)> {
     let ratios: Vec<f64> = if low < 0.3 || high > 3.3 {
         let every = ((high / low).log2() / count.max(1) as f64).ceil().max(1.0);
-        let powers = -10..=10;
-        powers
-            .map(|power| 2_f64.powf(every * f64::from(power)))
-            .collect()
+        let powers = (-10..=10).map(f64::from);
+        powers.map(|power| 2_f64.powf(every * power)).collect()
     } else {
         let steps = steps(low - 1.0, high - 1.0, count).into_iter();
         steps.map(|(change, _)| 1.0 + change).collect()
     };
-    let ratios = ratios
-        .into_iter()
-        .filter(|ratio| (low..=high).contains(ratio));
-    ratios.map(|ratio| (ratio, change(ratio))).collect()
+    let shown = ratios.into_iter();
+    let shown = shown.filter(|ratio| (low..=high).contains(ratio));
+    shown.map(|ratio| (ratio, change(ratio))).collect()
 }
 
 /// `+5 %`, `0 %`, `× 1.8`, `÷ 2`.
@@ -365,6 +345,38 @@ fn label(value: f64, decimals: usize) -> String {
         return text.strip_suffix(".00").map_or(text.clone(), str::to_owned);
     }
     format!("{value:.decimals$}")
+}
+
+const HOUR: f64 = 3600.0;
+const DAY: f64 = 24.0 * HOUR;
+
+/// At most about `count` ticks between two points in time, in seconds since 1970.
+fn times(low: f64, high: f64, count: usize) -> Vec<(f64, String)> {
+    let most = count.max(1);
+    // Steps that fall on whole hours and days.
+    let days = (0..6).flat_map(|power| [1.0, 2.0, 5.0].map(|days| days * 10_f64.powi(power) * DAY));
+    let mut steps = [60.0, 600.0, HOUR, 6.0 * HOUR].into_iter().chain(days);
+    let step = steps
+        .find(|step| (high - low) / step <= most as f64)
+        .unwrap_or((high - low).max(1.0));
+    let form = if step < DAY {
+        "%m-%d %H:%M"
+    } else {
+        "%Y-%m-%d"
+    };
+    let first = (low / step).ceil();
+    let ticks = (0..=most + 1).map(|index| (first + index as f64) * step);
+    let ticks = ticks.take_while(|tick| *tick <= high);
+    ticks.map(|tick| (tick, written(tick, form))).collect()
+}
+
+/// Seconds since 1970 in this form of `strftime`, in UTC.
+pub(crate) fn written(seconds: f64, form: &str) -> String {
+    // An odd time is shown as it is.
+    jiff::Timestamp::from_second(whole(seconds)).map_or_else(
+        |_| format!("{seconds:.3e} s"),
+        |time| time.strftime(form).to_string(),
+    )
 }
 
 #[cfg(test)]

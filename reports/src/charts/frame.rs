@@ -4,6 +4,7 @@ use super::axis::{Form, Scale};
 use crate::{
     measure,
     svg::{Anchor, Area, Canvas, SMALL, WIDTH, ink::Ink},
+    words::format::whole,
 };
 
 const GAP: f64 = 9.0;
@@ -19,12 +20,8 @@ pub(super) fn height(scale: &Scale) -> f64 {
 /// A lower axis under `area` with its grid.
 pub(super) fn lower(canvas: &mut Canvas, area: &Area, scale: &Scale) {
     let most = (area.width() / 42.0).clamp(2.0, 8.0);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "from 2 to 8"
-    )]
-    let ticks = clear(scale, most as usize, |value, label| {
+    let most = usize::try_from(whole(most)).unwrap_or(2);
+    let ticks = clear(scale, most, |value, label| {
         let half = measure::width(label, SMALL) / 2.0;
         let x = scale.place(value);
         let (left, right) = (area.left - 12.0, (area.right + 8.0).min(WIDTH));

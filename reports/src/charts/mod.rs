@@ -10,17 +10,15 @@ mod layers;
 mod panels;
 mod rows;
 mod swept;
-mod time;
 mod tree;
 
 use askama::Template;
 
 pub(crate) use self::{
-    axis::{Axis, extent, extremes},
+    axis::{Axis, extent, extremes, written},
     panels::{Layer, Panel, Panels, Reading, Spot},
     rows::{Lane, Row, Rows, Track},
     swept::{Curve, Swept},
-    time::written,
     tree::{Node, Tree},
 };
 use crate::{
@@ -144,6 +142,15 @@ impl Key {
 
     pub(crate) fn area(ink: Ink, label: &str) -> Self {
         Self::of(ink, "■", label)
+    }
+
+    /// Those whose labels are not among the keys yet.
+    pub(crate) fn add(keys: &mut Vec<Self>, more: impl IntoIterator<Item = Self>) {
+        for key in more {
+            if keys.iter().all(|known| known.label != key.label) {
+                keys.push(key);
+            }
+        }
     }
 }
 

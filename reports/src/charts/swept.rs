@@ -37,11 +37,11 @@ const HEIGHT: f64 = 130.0;
 impl Swept {
     pub(crate) fn legend(&self) -> Vec<Key> {
         let mut keys: Vec<Key> = Vec::new();
-        for curve in self.panels.iter().flat_map(|(.., curves)| curves) {
-            if keys.iter().all(|key| key.label != curve.name) {
-                keys.push(Key::mark(curve.look, &curve.name));
-            }
-        }
+        let curves = self.panels.iter().flat_map(|(.., curves)| curves);
+        Key::add(
+            &mut keys,
+            curves.map(|curve| Key::mark(curve.look, &curve.name)),
+        );
         let limit = self.limit.iter();
         keys.extend(limit.map(|(name, _)| Key::of(Ink::Danger, "―", name)));
         let ideal = self.ideal.iter();

@@ -29,9 +29,7 @@ pub fn annotations(verdicts: &Verdicts, fail_on: FailOn) -> String {
     };
     for verdict in [Verdict::Regressed, Verdict::Inconclusive] {
         for cell in &verdicts.cells {
-            if let Some((of_cell, why)) = lost(cell)
-                && of_cell == verdict
-            {
+            if let Some((_, why)) = lost(cell).filter(|(of_cell, _)| *of_cell == verdict) {
                 add(verdict, &format!("{}: {verdict}", cell_name(cell)), &why);
             }
         }
@@ -46,10 +44,8 @@ pub fn annotations(verdicts: &Verdicts, fail_on: FailOn) -> String {
             add(verdict, &title, &message(cell, found));
         }
     }
-    let known = warnings(verdicts);
-    let known = known
-        .iter()
-        .map(|known| command("warning", "About this comparison", known));
+    let known = warnings(verdicts).into_iter();
+    let known = known.map(|known| command("warning", "About this comparison", &known));
     let warned: Vec<String> = known.chain(warned).collect();
     listed((&headline(verdicts), &tally(verdicts)), errors, warned)
 }

@@ -9,7 +9,7 @@ use crate::{
     document::{Block, Cell, Kind, Table, TableRow, known},
     words::{
         comparison::cell_name,
-        format::{self, UNKNOWN, plural, share},
+        format::{self, plural, share},
     },
 };
 
@@ -97,16 +97,11 @@ fn training(verdicts: &Verdicts) -> Vec<Block> {
     let all = verdicts.cells.iter().flat_map(|cell| {
         let (inside, name) = (cell.inside.iter(), cell_name(cell));
         let told = inside.flat_map(|inside| {
-            let gradients = inside.gradients.map(|one| match one.differ {
-                None => (false, "gradients", equal(one.steps, "warm-up step")),
-                Some(step) => {
-                    let step = step + 1;
-                    (
-                        true,
-                        "gradients",
-                        format!("differ from warm-up step {step} on"),
-                    )
-                }
+            let gradients = inside.gradients.map(|one| {
+                let differ = one.differ.map(|step| step + 1);
+                let differ = differ.map(|step| format!("differ from warm-up step {step} on"));
+                let (is_other, equal) = (differ.is_some(), equal(one.steps, "warm-up step"));
+                (is_other, "gradients", differ.unwrap_or(equal))
             });
             let losses = inside.losses.as_ref();
             let losses = losses.map(|one| (one.differ.is_some(), "losses", told(one)));
@@ -142,7 +137,7 @@ fn told(losses: &Losses) -> String {
     let Some(differ) = &losses.differ else {
         return equal(steps, "step");
     };
-    let change = |ratio: Option<f64>| ratio.map_or_else(|| UNKNOWN.to_owned(), format::change);
+    let change = |ratio: Option<f64>| format::known(ratio.map(format::change));
     let (here, last) = (change(differ.ratio), change(differ.last_ratio));
     let from = differ.step + 1;
     if from == steps {

@@ -72,11 +72,7 @@ fn no(verdict: Verdict, fail_on: FailOn) -> TestCaseStatus {
         return TestCaseStatus::skipped();
     }
     let mut failed = TestCaseStatus::non_success(NonSuccessKind::Failure);
-    failed.set_type(if verdict == Verdict::Regressed {
-        "regressed"
-    } else {
-        "inconclusive"
-    });
+    failed.set_type(verdict.to_string());
     failed
 }
 
@@ -99,29 +95,22 @@ fn status(cell: &CellVerdicts, found: &MetricVerdict, fail_on: FailOn) -> TestCa
         interval(found),
         format::share(comparison.threshold),
     ));
-    let help = what_would_help(found)
-        .map(|help| format!("\n{help}"))
-        .unwrap_or_default();
-    status.set_description(format!("{}{help}", comparison.reason));
+    let help = what_would_help(found).map(|help| format!("\n{help}"));
+    status.set_description(comparison.reason.clone() + &help.unwrap_or_default());
     status
 }
 
 fn properties(found: &MetricVerdict) -> Vec<(String, String)> {
     let comparison = &found.comparison;
+    let ends = comparison.interval;
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     [
         ("metric", found.metric.clone()),
         ("base", number(found.base)),
         ("head", number(found.head)),
         ("ratio", number(comparison.ratio)),
-        (
-            "ratio_low",
-            number(comparison.interval.map(|interval| interval.lo)),
-        ),
-        (
-            "ratio_high",
-            number(comparison.interval.map(|interval| interval.hi)),
-        ),
+        ("ratio_low", number(ends.map(|ends| ends.lo))),
+        ("ratio_high", number(ends.map(|ends| ends.hi))),
         ("threshold", comparison.threshold.to_string()),
         ("verdict", found.outcome()),
         ("blocks", comparison.blocks_used.to_string()),

@@ -44,7 +44,7 @@ use crate::{
         },
         format::{self, UNKNOWN, plural, share},
     },
-    write::{ReportError, write_files},
+    write::{Files, ReportError, write_files},
 };
 
 /// `comparison.html`, `comparison.md` and `comparison.json` in a folder that is made where it is
@@ -55,10 +55,7 @@ pub fn write(verdicts: &Verdicts, fail_on: FailOn, out: &Path) -> Result<PathBuf
     Ok(out.join("comparison.html"))
 }
 
-pub(crate) fn files(
-    verdicts: &Verdicts,
-    fail_on: FailOn,
-) -> Result<[(&'static str, String); 3], ReportError> {
+pub(crate) fn files(verdicts: &Verdicts, fail_on: FailOn) -> Result<Files, ReportError> {
     let html = "comparison.html";
     Ok([
         (html, page(verdicts, fail_on)?),

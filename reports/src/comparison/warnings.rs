@@ -24,12 +24,10 @@ pub(super) fn warnings(verdicts: &Verdicts) -> Vec<String> {
         })
         .collect();
     for known in &verdicts.warnings {
-        match known {
-            Warning::OneSided { cell, only_in } => {
-                alone.entry(only_in).or_default().push(spelled(cell));
-            }
-            other => texts.push(warning(other)),
+        if let Warning::OneSided { cell, only_in } = known {
+            alone.entry(only_in).or_default().push(spelled(cell));
         }
+        texts.extend(warning(known));
     }
     texts.extend(alone.into_iter().map(|(only_in, cells)| {
         let count = match cells.len() {
@@ -46,8 +44,9 @@ pub(super) fn warnings(verdicts: &Verdicts) -> Vec<String> {
 /// At most so many cells of one side alone are named.
 const MOST_NAMED: usize = 3;
 
-fn warning(warning: &Warning) -> String {
-    match warning {
+/// `None` of a cell that one side alone has.
+fn warning(warning: &Warning) -> Option<String> {
+    Some(match warning {
         Warning::NotInterleaved => {
             "The two sides did not run interleaved: drift of the machine counts as change. Measure \
              both images in one session."
@@ -60,9 +59,7 @@ fn warning(warning: &Warning) -> String {
         Warning::MethodIgnored { difference } => {
             format!("The method differs ({difference}), which was ignored: it counts as change.")
         }
-        Warning::OneSided { cell, only_in } => {
-            format!("{} was measured in {only_in} only.", spelled(cell))
-        }
+        Warning::OneSided { .. } => return None,
         Warning::ThresholdsDiffer { cells } => format!(
             "The suites of the two sides set different noise thresholds in {}; the head's are used.",
             plural(*cells, "cell", "cells")
@@ -121,7 +118,7 @@ fn warning(warning: &Warning) -> String {
                  model differ as well."
             )
         }
-    }
+    })
 }
 
 #[cfg(test)]
@@ -140,9 +137,11 @@ mod tests {
             cpus: 2,
         };
         assert_eq!(
-            warning(&busy),
-            "Other programs used up to 1.7 of 2 CPUs during 5 of 12 runs (0 of the base, 5 of the \
-             head): that counts as change. Measure again when nothing else runs."
+            warning(&busy).as_deref(),
+            Some(
+                "Other programs used up to 1.7 of 2 CPUs during 5 of 12 runs (0 of the base, 5 of \
+                 the head): that counts as change. Measure again when nothing else runs."
+            )
         );
     }
 

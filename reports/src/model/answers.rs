@@ -84,14 +84,9 @@ fn succeeds(view: &View) -> Option<String> {
         let names = format::first_few(names.collect(), NAMED);
         return Some(format!("No: {failed} of {all} failed ({names})."));
     }
-    let cells_run = cells.iter().filter(|cell| cell.runs > 0).count();
-    let told = || {
-        format!(
-            "Yes: {all} of {}, none failed.",
-            plural(cells_run, "cell", "cells")
-        )
-    };
-    (runs > 0 && cells_run == cells.len()).then(told)
+    let is_whole = runs > 0 && cells.iter().all(|cell| cell.runs > 0);
+    let cells = plural(cells.len(), "cell", "cells");
+    is_whole.then(|| format!("Yes: {all} of {cells}, none failed."))
 }
 
 /// Whether all claims hold, and the first that does not.
@@ -122,10 +117,11 @@ fn changed(first: Option<&Metric>, changes: &[Change]) -> Option<String> {
     if own.iter().any(|one| is_change(one)) {
         word = "Yes";
         let told = own.clone();
-        own.retain(|one| {
+        let is_told = |metric| {
             told.iter()
-                .any(|other| other.metric == one.metric && is_change(other))
-        });
+                .any(|one| one.metric == metric && is_change(one))
+        };
+        own.retain(|one| is_told(one.metric));
     } else if own.iter().any(|one| one.verdict() == Verdict::Inconclusive) {
         word = "Not decided";
     }
@@ -308,9 +304,7 @@ fn limits(view: &View, asked: bool) -> Vec<String> {
 }
 
 fn is_deterministic(row: &Row) -> bool {
-    row.axes
-        .get("deterministic")
-        .is_some_and(|value| value == "true")
+    row.axes.get("deterministic").map(String::as_str) == Some("true")
 }
 
 /// The losses of a run's measured steps, to the bit.
@@ -354,14 +348,12 @@ fn bits(view: &View, asked: bool) -> Vec<String> {
     if all > 0 {
         let cells = plural(all, "deterministic cell", "deterministic cells");
         let bits = "the losses of all runs are the same to the bit";
-        let told = match others.split_first() {
-            None => format!("in each of {cells} {bits}."),
-            Some((first, rest)) => {
-                let more = (!rest.is_empty()).then(|| format!(" and {} more", rest.len()));
-                format!(
-                    "in {same} of {cells} {bits}; not in {first}{}.",
-                    more.unwrap_or_default()
-                )
+        let told = match &others[..] {
+            [] => format!("in each of {cells} {bits}."),
+            [only] => format!("in {same} of {cells} {bits}; not in {only}."),
+            [first, rest @ ..] => {
+                let more = rest.len();
+                format!("in {same} of {cells} {bits}; not in {first} and {more} more.")
             }
         };
         said.push(yes_or_no(asked, others.is_empty(), &told));

@@ -104,9 +104,7 @@ pub(crate) fn metrics_of(session: &SessionSummary, suite: &str) -> Vec<&'static 
         .filter_map(|name| Metric::named(name))
         .collect();
     if named.is_empty() {
-        return Metric::compared()
-            .filter(|metric| metric.headline)
-            .collect();
+        return Metric::headlines().collect();
     }
     named
 }
@@ -174,8 +172,7 @@ fn steps(view: &View, versions: &Versions) -> Vec<Change> {
         let of_cells = cells.flat_map(|(base, head)| {
             let CellSummary { cell, scenario, .. } = &view.report.cells[head];
             let name = format::clean(&comparison::spelled(cell));
-            let wanted = Metric::compared().filter(|metric| metric.headline);
-            wanted.filter_map(move |metric| {
+            Metric::headlines().filter_map(move |metric| {
                 let found = view.pairs.between(base, head, metric)?;
                 let about = facets::judged(cell, scenario, &found.outcome());
                 Some((name.clone(), found, about))
@@ -212,15 +209,9 @@ fn of_variants<'a>(
             && cell.image == variants.image
             && (&cell.suite, &cell.scenario) == (&variants.suite, &variants.scenario)
     });
-    let labels: BTreeMap<String, &str> = own
-        .map(|(row, _)| (row.axes.to_string(), row.label.as_str()))
-        .collect();
-    let label = move |variant: &str| {
-        labels
-            .get(variant)
-            .map_or(variant, |label| label)
-            .to_owned()
-    };
+    let labels = own.map(|(row, _)| (row.axes.to_string(), row.label.as_str()));
+    let labels: BTreeMap<String, &str> = labels.collect();
+    let label = move |variant: &str| (*labels.get(variant).unwrap_or(&variant)).to_owned();
     let wanted = metrics_of(session, &variants.suite);
     let baseline = label(&variants.baseline);
     let name = move |cell: &CellVerdicts| {

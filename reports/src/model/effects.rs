@@ -131,9 +131,8 @@ impl Effect<'_> {
     }
 
     fn is_of_one_cell(&self) -> bool {
-        self.changes[1..]
-            .iter()
-            .any(|one| one.metric != self.changes[0].metric)
+        let mut others = self.changes.iter();
+        others.any(|one| one.metric != self.changes[0].metric)
     }
 
     /// What it has besides those that are named.

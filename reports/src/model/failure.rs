@@ -103,9 +103,3 @@ pub(super) fn failure(record: &Record) -> Option<Failure> {
         log: record.log.clone(),
     })
 }
-
-/// The word of a stage in records and reports.
-pub(crate) fn stage_word(stage: Stage) -> String {
-    let word = serde_json::to_value(stage).unwrap_or_default();
-    word.as_str().unwrap_or("unknown").to_owned()
-}

@@ -1,13 +1,12 @@
 //! Cells in the order in which people read them: by scenario, then variant, then image.
 
 use metrics::Rows;
-use protocol::{Axes, Axis};
+use protocol::{Axes, Axis, Moment};
 use record::{Outcome, Record, Workload};
 
 use super::{
     metrics::CellMetrics,
     report::{CellSummary, Report},
-    run_peak,
     source::Source,
     time::TimeParts,
 };
@@ -69,7 +68,7 @@ impl Group {
             None => format::clean(&self.workload.to_string()),
         };
         if !self.common.is_empty() {
-            text = format!("{text} · all with {}", self.common);
+            text += &format!(" · all with {}", self.common);
         }
         text
     }
@@ -130,9 +129,38 @@ fn summary(
         failed: of(|run| !run.outcome.passes()).count(),
         expected: of(|run| matches!(run.outcome, Outcome::Expected(_))).count(),
         metrics: CellMetrics::of(&good, &Rows::with(&source.session.metrics)),
-        run_peak_made_by: good.iter().find_map(|run| run_peak::made_by(run)),
+        run_peak_made_by: good.iter().find_map(|run| run_peak_made_by(run)),
         time: TimeParts::of(&good),
     }
+}
+
+/// A whole run's peak is worth a word from this many times that of the measured steps on.
+pub(crate) const RUN_PEAK_ABOVE: f64 = 1.05;
+
+/// What made the peak, in words; `None` where it does not lie above that of the measured steps, or
+/// nobody looked.
+fn run_peak_made_by(run: &Record) -> Option<String> {
+    let peak = run.values.get("run_peak_allocated_bytes")?;
+    if *peak < RUN_PEAK_ABOVE * run.values.get("peak_allocated_bytes")? {
+        return None;
+    }
+    let points = run.memory_points.iter();
+    let highest = points.max_by_key(|point| point.peak_allocated_bytes)?;
+    let step = highest.step?;
+    let part = match highest.moment {
+        Moment::Forward => "forward",
+        Moment::Backward => "backward",
+        Moment::OptimizerStep => "the optimizer",
+        Moment::Context | Moment::Model | Moment::Data => return None,
+    };
+    // Deterministic algorithms are chosen and not tried.
+    let deterministic = run.axes.get("deterministic").map(String::as_str);
+    let tries = run.device.is_cuda() && deterministic != Some("true") && step == 0;
+    Some(if tries {
+        format!("cuDNN's trials of algorithms in {part} of the first warm-up step")
+    } else {
+        format!("{part} of warm-up step {}", step + 1)
+    })
 }
 
 /// The images of all sessions, in the order in which their cells come.
@@ -181,10 +209,10 @@ pub(super) fn groups(report: &Report, contenders: &[Contender]) -> Vec<Group> {
         let cell = &report.cells[*cell];
         contenders.iter().position(|known| known.has(cell))
     };
-    let names = found.iter();
-    let names: Vec<_> = names
-        .map(|one| (one.suite.clone(), one.scenario.clone()))
-        .collect();
+    let names = found
+        .iter()
+        .map(|one| (one.suite.clone(), one.scenario.clone()));
+    let names: Vec<_> = names.collect();
     for group in &mut found {
         label(group);
         // One name in two suites is two scenarios.

@@ -89,10 +89,7 @@ fn compared(view: &View) -> String {
         .collect();
     let images = Vec::from_iter(images).join(", ");
     if sessions.len() > 1 {
-        return format!(
-            "{} side by side, {images}",
-            plural(sessions.len(), "session", "sessions")
-        );
+        return format!("{} sessions side by side, {images}", sessions.len());
     }
     let varied = varied(view);
     if varied.is_empty() {

@@ -12,7 +12,6 @@ mod metrics;
 mod pairs;
 mod report;
 mod rerun;
-pub(crate) mod run_peak;
 mod sentences;
 mod slow;
 mod source;
@@ -23,9 +22,9 @@ mod view;
 mod warnings;
 
 pub(crate) use changes::Change;
-pub(crate) use failure::{Contaminated, Failure, is_contaminated, stage_word};
+pub(crate) use failure::{Contaminated, Failure, is_contaminated};
 
-pub(crate) use group::{Group, Row};
+pub(crate) use group::{Group, RUN_PEAK_ABOVE, Row};
 pub use report::Report;
 pub(crate) use report::{CellSummary, Counts, GateOutcome, Headline, SessionSummary};
 pub use source::Source;

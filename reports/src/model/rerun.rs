@@ -79,9 +79,8 @@ fn of_program(session: &Session, cell: &CellSummary) -> Option<String> {
             words.push(format::clean(word));
         }
     }
-    let image = format!("--image={}", format::clean(&cell.image));
-    let only = format!("--cell={}", format::clean(&cell.cell));
-    words.extend([image, only]);
+    words.push(format!("--image={}", format::clean(&cell.image)));
+    words.push(format!("--cell={}", format::clean(&cell.cell)));
     words.extend(command.iter().map(|word| format::clean(word)));
     Some(format!("{} {}", protocol::program(), command_line(&words)))
 }

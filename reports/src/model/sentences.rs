@@ -41,16 +41,17 @@ fn extent(view: &View) -> String {
     let failed: usize = sessions.iter().map(|session| session.failed).sum();
     let expected: usize = cells.iter().map(|cell| cell.expected).sum();
     let images: BTreeSet<&str> = cells.iter().map(|cell| cell.image.as_str()).collect();
-    let is_like =
-        |one: &SessionSummary, other: &SessionSummary| one.hosts.keys().eq(other.hosts.keys());
-    let place = match &sessions[..] {
-        [] => return "No session was given.".to_owned(),
-        [only] => machine(only),
-        [first, rest @ ..] if rest.iter().all(|other| is_like(first, other)) => {
-            format!("{}, in {} sessions", machine(first), sessions.len())
-        }
-        _ => format!("several machines, in {} sessions", sessions.len()),
+    let [first, rest @ ..] = &sessions[..] else {
+        return "No session was given.".to_owned();
     };
+    let is_one = rest
+        .iter()
+        .all(|one| one.hosts.keys().eq(first.hosts.keys()));
+    let machines = is_one.then(|| machine(first));
+    let mut place = machines.unwrap_or_else(|| "several machines".to_owned());
+    if !rest.is_empty() {
+        place += &format!(", in {} sessions", sessions.len());
+    }
     if cells.is_empty() {
         return format!("No cell was planned and no run recorded, on {place}.");
     }
@@ -60,10 +61,10 @@ fn extent(view: &View) -> String {
         (_, 0) => format!("All {runs} runs succeeded."),
         (1, _) => "The only run failed.".to_owned(),
         _ if failed == runs => format!("All {runs} runs failed."),
-        _ => {
-            let ok = runs - failed;
-            format!("{ok} of {runs} runs succeeded, {failed} failed.")
-        }
+        _ => format!(
+            "{} of {runs} runs succeeded, {failed} failed.",
+            runs - failed
+        ),
     };
     let ended = match expected {
         0 => ended,
@@ -174,14 +175,12 @@ fn noise(view: &View) -> Option<String> {
     let spreads: Vec<(f64, usize)> = cells.filter_map(variation).collect();
     let &(largest, cell) = spreads.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
     let middle = median(spreads.iter().map(|(variation, _)| *variation))?;
-    let varied = match spreads.len() {
-        1 => format::share(largest),
-        _ => format!(
-            "{} in the median cell and by {} in the noisiest, {}",
-            format::share(middle),
-            format::share(largest),
-            view.short_name(cell),
-        ),
+    let [middle, largest] = [middle, largest].map(format::share);
+    let varied = if spreads.len() == 1 {
+        largest
+    } else {
+        let name = view.short_name(cell);
+        format!("{middle} in the median cell and by {largest} in the noisiest, {name}")
     };
     Some(format!(
         "From run to run, throughput varied by {varied} (coefficient of variation)."

@@ -47,11 +47,8 @@ pub(super) fn of(view: &View) -> Vec<String> {
 fn slow(runs: &[&Record]) -> Vec<(Place, Vec<f64>)> {
     let first = runs.first().filter(|first| {
         // The stages of a pipeline differ in what they do.
-        let is_split = first
-            .axes
-            .get("parallel")
-            .is_some_and(|way| way == "pipeline");
-        runs.len() >= FEWEST && !is_split
+        let way = first.axes.get("parallel").map(String::as_str);
+        runs.len() >= FEWEST && way != Some("pipeline")
     });
     let ranks = first.into_iter().flat_map(|first| &first.ranks);
     let slow = ranks.filter_map(|rank| {
@@ -64,10 +61,8 @@ fn slow(runs: &[&Record]) -> Vec<(Place, Vec<f64>)> {
         };
         let lags: Option<Vec<f64>> = runs.iter().map(lag).collect();
         let lags = lags?;
-        let is_slow = lags
-            .iter()
-            .all(|lag| *lag > catalogue::STEP_MEDIAN.threshold);
-        is_slow.then(|| (rank.place.clone(), lags))
+        let least = lags.iter().copied().reduce(f64::min)?;
+        (least > catalogue::STEP_MEDIAN.threshold).then(|| (rank.place.clone(), lags))
     });
     slow.collect()
 }

@@ -121,13 +121,11 @@ impl<'a> View<'a> {
 
     /// A cell in few words: its scenario, and what tells it from the scenario's other variants.
     pub(crate) fn short_name(&self, cell: usize) -> String {
-        self.place(cell).map_or_else(String::new, |(group, row)| {
-            if row.label == group.scenario {
-                row.label.clone()
-            } else {
-                format!("{} {}", group.scenario, row.label)
-            }
-        })
+        match self.place(cell) {
+            Some((group, row)) if row.label == group.scenario => row.label.clone(),
+            Some((group, row)) => format!("{} {}", group.scenario, row.label),
+            None => String::new(),
+        }
     }
 
     /// What the labels of the contenders are: the head of their column.

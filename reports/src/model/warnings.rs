@@ -179,14 +179,10 @@ fn of_runs(view: &View, sources: &[Source]) -> Vec<String> {
     let contaminated = &view.report.contaminated;
     if !contaminated.is_empty() {
         let repeated = contaminated.iter().filter(|one| one.last_outcome.is_ok());
+        let attempts = plural(contaminated.len(), "attempt was", "attempts were");
         found.push(format!(
-            "{} by something else on the machine, and left out of every metric; {} of them \
-             repeated with success.",
-            plural(
-                contaminated.len(),
-                "attempt was contaminated",
-                "attempts were contaminated"
-            ),
+            "{attempts} contaminated by something else on the machine, and left out of every \
+             metric; {} of them repeated with success.",
             repeated.count()
         ));
     }
@@ -244,11 +240,11 @@ fn other_libtorch(sources: &[Source]) -> BTreeSet<String> {
             format!("Image {name} was taken for libtorch {taken}, its workload says {told}.")
         })
     };
-    let records = |source: &'_ Source| -> Vec<String> {
+    let told = sources.iter().flat_map(|source| {
         let records = source.records.records.iter();
-        records.filter_map(|record| other(source, record)).collect()
-    };
-    sources.iter().flat_map(records).collect()
+        records.filter_map(|record| other(source, record))
+    });
+    told.collect()
 }
 
 /// `2.11.0` of `2.11.0+cu130`.
@@ -257,11 +253,11 @@ fn plain(version: &str) -> &str {
 }
 
 fn missing_isolation(view: &View) -> Option<String> {
-    let (is_whole, count, missing) = not_isolated(view)?;
-    Some(if is_whole {
-        format!("Not isolated: {count} in no container, without {missing}.")
-    } else {
-        format!("Partly isolated: {count} without {missing}.")
+    Some(match not_isolated(view)? {
+        (true, count, missing) => {
+            format!("Not isolated: {count} in no container, without {missing}.")
+        }
+        (false, count, missing) => format!("Partly isolated: {count} without {missing}."),
     })
 }
 

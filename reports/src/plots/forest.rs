@@ -1,6 +1,8 @@
 //! Changes with their intervals: a dot and a line for each cell and metric, over the band of what
 //! counts as none; for claims, the measured interval over the claimed range.
 
+use std::cmp::Ordering;
+
 use judge::claims::Outcome;
 use record::Expectation;
 use verdict::{ClaimFound, ClaimPair, Verdicts};
@@ -80,6 +82,11 @@ impl Line {
             about: change.about.clone(),
         }
     }
+
+    fn by_gravity(&self, other: &Self) -> Ordering {
+        let by_weight = other.weight.total_cmp(&self.weight);
+        self.rank.cmp(&other.rank).then(by_weight)
+    }
 }
 
 /// The gravest of what a report begins with: of its claims where there are some, else of its changes;
@@ -130,10 +137,7 @@ pub(crate) fn first(chart: Chart, has_claims: bool, is_choice: bool) -> Block {
 /// As many as fit, the gravest kept, in the order they had.
 fn gravest(lines: Vec<Line>, most: usize) -> Vec<Line> {
     let mut places: Vec<usize> = (0..lines.len()).collect();
-    places.sort_by(|&a, &b| {
-        let by_weight = lines[b].weight.total_cmp(&lines[a].weight);
-        lines[a].rank.cmp(&lines[b].rank).then(by_weight)
-    });
+    places.sort_by(|&a, &b| lines[a].by_gravity(&lines[b]));
     places.truncate(most);
     let kept = lines.into_iter().enumerate();
     let kept = kept.filter(|(place, _)| places.contains(place));
@@ -157,10 +161,7 @@ fn claim_lines(all: &[&ClaimFound]) -> Vec<Line> {
         pairs.map(|pairs| claim_line(found, &pairs))
     });
     let mut lines: Vec<Line> = pairs.collect();
-    lines.sort_by(|a, b| {
-        let by_weight = b.weight.total_cmp(&a.weight);
-        a.rank.cmp(&b.rank).then(by_weight)
-    });
+    lines.sort_by(Line::by_gravity);
     lines
 }
 

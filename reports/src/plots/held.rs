@@ -70,15 +70,9 @@ fn draw(view: &View) -> Drawing {
         let panels: Vec<Panel> = panels.collect();
         (!panels.is_empty()).then(|| Chart::panels(told(view, group), (2, HEIGHT), panels))
     });
-    let keys = [
-        (&MEMORY[0], "―"),
-        (&MEMORY[1], "┈"),
-        (&MEMORY[2], "╌"),
-        (&WAITING, "―"),
-    ];
-    let runs = || view.runs.iter().flatten();
-    let is_there = |series: &str| runs().any(|run| run.series.contains_key(series));
-    let keys = keys.into_iter().filter(|(trace, _)| is_there(trace.series));
+    let runs = view.runs.iter().flatten();
+    let keys = MEMORY.iter().chain([&WAITING]).zip(["―", "┈", "╌", "―"]);
+    let keys = keys.filter(|(one, _)| runs.clone().any(|run| run.series.contains_key(one.series)));
     legend.extend(keys.map(|(trace, sign)| Key::of(trace.ink, sign, trace.label)));
     (legend, charts)
 }
@@ -132,26 +126,23 @@ fn told(view: &View, group: &Group) -> Vec<Entry> {
         let bytes = |value: Option<f64>| value.map(format::bytes);
         let unused = reserved.iter().zip(&allocated);
         let unused = unused.map(|(reserved, allocated)| reserved.1 - allocated.1);
-        let (ends, tensors) = (reserved.first().zip(reserved.last()), most(&allocated)?);
-        let ends = ends.map(|(first, last)| {
-            let [first, last] = [first.1, last.1].map(format::bytes);
-            format!("reserved {first} at first and {last} at last, ")
-        });
-        let tensors = format!("tensors at most {}", format::bytes(tensors));
-        let value = format!("{}{tensors}", ends.unwrap_or_default());
+        let ends = [reserved.first(), reserved.last()];
+        let [first, last] = ends.map(|point| bytes(point.map(|point| point.1)));
+        let tensors = format::bytes(most(&allocated)?);
+        let value = match (&first, &last) {
+            (Some(first), Some(last)) => {
+                format!("reserved {first} at first and {last} at last, tensors at most {tensors}")
+            }
+            _ => format!("tensors at most {tensors}"),
+        };
+        let waiting = most(&points(run, &WAITING));
         Some(Entry { value, ..entry }.numbers([
-            (
-                "reserved at first",
-                bytes(reserved.first().map(|point| point.1)),
-            ),
-            ("at last", bytes(reserved.last().map(|point| point.1))),
+            ("reserved at first", first),
+            ("at last", last),
             ("at most", bytes(most(&reserved))),
-            ("tensors at most", bytes(most(&allocated))),
+            ("tensors at most", Some(tensors)),
             ("unused at most", bytes(unused.reduce(f64::max))),
-            (
-                "waiting at most",
-                most(&points(run, &WAITING)).map(|most| most.to_string()),
-            ),
+            ("waiting at most", waiting.map(|most| most.to_string())),
         ]))
     })
 }

@@ -11,7 +11,7 @@ use super::{
     },
 };
 use crate::{
-    model::{CellSummary, Group, View, run_peak},
+    model::{CellSummary, Group, RUN_PEAK_ABOVE, View},
     words::format::Quantity,
 };
 
@@ -51,29 +51,24 @@ pub(super) fn limits(view: &View, group: &Group) -> Vec<Limit> {
     let runs = || group.cells().flat_map(|cell| &view.runs[cell]);
     let method = |key| runs().find_map(|run| run.method.bytes(key));
     let size = runs().find_map(|run| run.values.get("device_total_bytes").copied());
-    let outside = |cell: &CellSummary| cell.metrics.median(&catalogue::OUTSIDE);
+    let outside: fn(&CellSummary) -> _ = |cell| cell.metrics.median(&catalogue::OUTSIDE);
+    let (gpu, allocator) = (
+        method("limits.gpu_memory"),
+        method("limits.allocator_memory"),
+    );
     let limits = [
-        (
-            "Limit of the GPU's memory",
-            method("limits.gpu_memory"),
-            None,
-        ),
-        (
-            "Limit of the allocator",
-            method("limits.allocator_memory"),
-            Some(outside as fn(&CellSummary) -> Option<f64>),
-        ),
+        ("Limit of the GPU's memory", gpu, None),
+        ("Limit of the allocator", allocator, Some(outside)),
         ("Memory of the GPU", size, None),
     ];
-    let limit = |(name, value, beside): (_, Option<f64>, _)| {
-        let value = value?;
-        Some(Limit {
-            name,
-            value,
-            beside,
-        })
+    let limit = |(name, value, beside)| Limit {
+        name,
+        value,
+        beside,
     };
-    limits.into_iter().filter_map(limit).collect()
+    let known = limits.into_iter();
+    let known = known.filter_map(|(name, value, beside)| Some((name, value?, beside)));
+    known.map(limit).collect()
 }
 
 /// All of one window.
@@ -115,7 +110,7 @@ fn rest(cell: &CellSummary) -> Option<f64> {
 fn whole_run(cell: &CellSummary) -> Option<Mark> {
     let value = cell.metrics.median(&catalogue::RUN_PROCESS_PEAK)?;
     let measured = cell.metrics.median(&catalogue::PROCESS_PEAK)?;
-    (value >= run_peak::ABOVE * measured).then(|| Mark {
+    (value >= RUN_PEAK_ABOVE * measured).then(|| Mark {
         value,
         cause: cell.run_peak_made_by.clone(),
     })

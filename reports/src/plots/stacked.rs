@@ -96,9 +96,8 @@ impl Stacked {
         };
         let parts = self.parts.iter().filter(is_used);
         let parts = parts.map(|part| Key::area(part.ink, part.label));
-        let mark = self
-            .mark
-            .filter(|(_, find)| cells().any(|cell| find(cell).is_some()));
+        let is_marked = cells().any(|cell| self.marked(cell).is_some());
+        let mark = self.mark.filter(|_| is_marked);
         let mark = mark.map(|(label, _)| Key::of(Ink::Text, "◇", label));
         (parts.chain(mark).collect(), charts)
     }

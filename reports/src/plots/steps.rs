@@ -64,13 +64,10 @@ fn told(view: &View, group: &Group) -> Vec<Entry> {
 }
 
 fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a place in the list, from 0 to its last index"
-    )]
-    let place = (share * sorted.len().checked_sub(1)? as f64).round() as usize;
-    sorted.get(place).copied()
+    let place = (share * sorted.len().checked_sub(1)? as f64).round();
+    sorted
+        .get(usize::try_from(format::whole(place)).ok()?)
+        .copied()
 }
 
 fn runs<'a>(view: &View<'a>, row: &Row) -> Vec<Run<'a>> {

@@ -116,11 +116,7 @@ fn draw(view: &View) -> Drawing {
     let mut charts = Vec::new();
     for (sweep, heading, panels) in SWEEPS.iter().flat_map(|sweep| charts_of(view, sweep)) {
         let swept = sweep.swept(view, panels);
-        for key in swept.legend() {
-            if keys.iter().all(|one| one.label != key.label) {
-                keys.push(key);
-            }
-        }
+        Key::add(&mut keys, swept.legend());
         let columns = swept.panels.len().min(2);
         charts.push(Chart {
             heading: format::clean(&heading),
@@ -144,11 +140,16 @@ fn charts_of<'a>(view: &View, sweep: &'a Sweep) -> Vec<Charted<'a>> {
         (value > 0.0).then_some((name, (at, cell)))
     });
     let mut panels: Vec<Panel> = grouped(cells);
+    let fewest = if sweep.is_efficiency() {
+        FEWEST_RANKS
+    } else {
+        FEWEST
+    };
     panels.retain(|(_, own)| {
         let mut values: Vec<f64> = own.iter().map(|(at, _)| *at).collect();
         values.sort_by(f64::total_cmp);
         values.dedup();
-        values.len() >= sweep.fewest()
+        values.len() >= fewest
     });
     let charts = panels.into_iter().map(|panel| (panel.0[0].clone(), panel));
     let charts = grouped(charts).into_iter();
@@ -178,14 +179,6 @@ impl Sweep {
             ideal: ideal
                 .map(|(low, high)| ("linear".to_owned(), vec![(low, 100.0), (high, 100.0)])),
             panels: panels.collect(),
-        }
-    }
-
-    fn fewest(&self) -> usize {
-        if self.is_efficiency() {
-            FEWEST_RANKS
-        } else {
-            FEWEST
         }
     }
 

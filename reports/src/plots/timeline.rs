@@ -128,7 +128,7 @@ fn chart(run: &Record, limits: &[Drawn]) -> Option<Chart> {
         ),
         None => format!("at most {} without calibration", format::bytes(peak(run))),
     };
-    let first = Entry::new("process".to_owned(), told.clone());
+    let first = Entry::new("process", told.clone());
     let phases = phases(run).into_iter();
     let phases = phases.map(|(phase, from, to)| entry(run, phase, (from, to)));
     let entries = [first].into_iter().chain(phases).collect();
@@ -147,15 +147,12 @@ fn entry(run: &Record, phase: Phase, (from, to): (f64, f64)) -> Entry {
     };
     let [process, all] = [process(run), run.monitor.get(Sampled::GpuUsedBytes)]
         .map(|series| most(series).map(format::bytes));
-    let at_most = process
-        .clone()
-        .map(|most| format!(", process at most {most}"));
     let seconds = format::seconds(to - from);
-    let entry = Entry::new(
-        word(phase).to_owned(),
-        format!("{seconds}{}", at_most.unwrap_or_default()),
-    );
-    entry
+    let value = match &process {
+        Some(most) => format!("{seconds}, process at most {most}"),
+        None => seconds.clone(),
+    };
+    Entry::new(word(phase), value)
         .with(Kind::Name, [("phase", word(phase).into())])
         .numbers([
             ("from", Some(format::seconds(from))),
@@ -193,25 +190,15 @@ fn phases(run: &Record) -> Vec<(Phase, f64, f64)> {
 }
 
 fn panel(run: &Record, limits: &[Drawn]) -> Panel {
-    let series = [
-        (
-            ALL,
-            "all processes",
-            Dashes::Long,
-            run.monitor.get(Sampled::GpuUsedBytes),
-        ),
-        (PROCESS, "process", Dashes::None, process(run)),
-    ];
-    let series = || {
-        series
-            .into_iter()
-            .filter_map(|(ink, name, dashes, series)| Some((ink, name, dashes, series?)))
-    };
-    let greatest = series().map(|(.., series)| series.maximum);
+    let all = run.monitor.get(Sampled::GpuUsedBytes);
+    let all = all.map(|series| ("all processes", series, (ALL, 1.8, Dashes::Long)));
+    let own = process(run).map(|series| ("process", series, (PROCESS, 1.8, Dashes::None)));
+    let series = || all.into_iter().chain(own);
+    let greatest = series().map(|(_, series, _)| series.maximum);
     let greatest = greatest.fold(peak(run), f64::max);
     let limits = limits.iter().filter(|(_, end)| *end <= NEAR * greatest);
     let most = limits.clone().map(|(_, end)| *end).fold(greatest, f64::max);
-    let last = series().filter_map(|(.., series)| series.samples.last());
+    let last = series().filter_map(|(_, series, _)| series.samples.last());
     let end = last.map(|sample| sample.0).fold(run.wall_seconds, f64::max);
     let mut layers = of_phases(run);
     layers.extend(limits.map(|(limit, end)| {
@@ -222,11 +209,7 @@ fn panel(run: &Record, limits: &[Drawn]) -> Panel {
         let hint = format!("{}: {}{beside}", limit.name, format::bytes(limit.value));
         Layer::limit(*end).hinted(hint)
     }));
-    layers.extend(
-        series().map(|(ink, name, dashes, series)| {
-            monitor::trace(name, series, MOST, (ink, 1.8, dashes))
-        }),
-    );
+    layers.extend(series().map(|(name, series, look)| monitor::trace(name, series, MOST, look)));
     layers.extend(of_allocator(run));
     layers.extend(peaks(run));
     let seconds = "Time since the run's start";

@@ -98,11 +98,9 @@ impl Page {
 
     /// What a link to the page shows below that: all of the answer.
     fn description(&self) -> String {
-        let has_verdict = !self.verdict.is_empty();
-        description(if has_verdict {
-            &self.verdict
-        } else {
-            &self.summary
+        description(match self.verdict[..] {
+            [] => &self.summary,
+            _ => &self.verdict,
         })
     }
 }

@@ -118,22 +118,14 @@ fn card(card: &Card) -> String {
 fn table(table: &Table, most_rows: usize) -> String {
     let title_head = (!table.title_head.is_empty()).then(|| Kind::Name.column(table.title_head));
     let columns: Vec<Column> = title_head.iter().chain(&table.columns).cloned().collect();
-    let all: Vec<(&Body, &Vec<Cell>)> = table
-        .bodies
-        .iter()
-        .flat_map(|body| body.rows.iter().map(move |row| (body, row)))
-        .collect();
-    let rows: Vec<Vec<String>> = all
-        .iter()
-        .take(most_rows)
-        .map(|(body, row)| {
-            let cells = body.title.iter().chain(*row);
-            let cells = cells.zip(&columns);
-            cells
-                .map(|(cell, column)| entry(cell, column.kind))
-                .collect()
-        })
-        .collect();
+    let bodies = table.bodies.iter();
+    let all = bodies.flat_map(|body| body.rows.iter().map(move |row| (body, row)));
+    let all: Vec<(&Body, &Vec<Cell>)> = all.collect();
+    let rows = all.iter().take(most_rows).map(|(body, row)| {
+        let cells = body.title.iter().chain(*row).zip(&columns);
+        let cells = cells.map(|(cell, column)| entry(cell, column.kind));
+        cells.collect()
+    });
     let line = |entries: Vec<String>| format!("| {} |\n", entries.join(" | "));
     let rules = columns.iter().map(|column| match column.kind {
         Kind::Number => "---:",
@@ -142,15 +134,14 @@ fn table(table: &Table, most_rows: usize) -> String {
     let rules = rules.collect::<Vec<_>>().join("|");
     let mut text = line(columns.iter().map(|column| escape(column.head)).collect());
     text += &format!("|{rules}|\n");
-    text.extend(rows.iter().cloned().map(line));
-    if all.len() > rows.len() {
-        let more = all.len() - rows.len();
+    text.extend(rows.map(line));
+    if all.len() > most_rows {
+        let more = all.len() - most_rows;
         text += &format!("\n{more} more rows are in the report.\n");
     }
     let notes = table.bodies.iter().filter(|body| !body.note.is_empty());
-    let notes: Vec<String> = notes
-        .filter_map(|body| Some(format!("{}: {}", body.title.as_ref()?.text, body.note)))
-        .collect();
+    let note = |body: &Body| Some(format!("{}: {}", body.title.as_ref()?.text, body.note));
+    let notes: Vec<String> = notes.filter_map(note).collect();
     if !notes.is_empty() {
         text += "\n";
         text += &folded("Notes", &(list(&notes) + "\n"));

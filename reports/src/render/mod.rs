@@ -1,6 +1,5 @@
 //! Documents in their forms.
 
-mod columns;
 pub(crate) mod html;
 pub mod json;
 pub(crate) mod markdown;

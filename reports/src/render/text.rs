@@ -6,9 +6,8 @@ use comfy_table::{
 };
 use unicode_width::UnicodeWidthStr;
 
-use super::columns::parts;
 use crate::{
-    document::{Block, Body, Card, Cell, Kind, Mark, Table},
+    document::{Block, Card, Cell, Kind, Mark, Table},
     words::format::clean,
 };
 
@@ -121,23 +120,15 @@ pub(crate) fn grid(table: &Table, style: Style) -> String {
                 0 => title.clone(),
                 _ => Cell::default(),
             });
-            rows.push(title.chain(entries(table, body, row)).collect());
+            let cells = body.rows[row].iter().enumerate();
+            let cells = cells.map(|(column, cell)| {
+                let own = (!table.repeats(body, row, column)).then(|| cell.clone());
+                own.unwrap_or_default()
+            });
+            rows.push(title.chain(cells).collect());
         }
     }
     laid_out(&columns, &rows, style)
-}
-
-fn entries(table: &Table, body: &Body, row: usize) -> Vec<Cell> {
-    let cells = body.rows[row].iter().enumerate();
-    let shown = cells.map(|(column, cell)| {
-        let is_repeated = table.repeats(body, row, column);
-        if is_repeated {
-            Cell::default()
-        } else {
-            cell.clone()
-        }
-    });
-    shown.collect()
 }
 
 /// Words up to this wide stay in one line, such as `not measured in head`.
@@ -187,6 +178,35 @@ fn laid_out(columns: &[(Kind, &str)], rows: &[Vec<Cell>], style: Style) -> Strin
         lines.map(|line| format!("{}\n", line.trim_end())).collect()
     };
     parts.iter().map(part).collect::<Vec<String>>().join("\n")
+}
+
+/// The columns of each of the tables that a table becomes, by their widths: what names a row is in
+/// all of them, as far as the widest other column has room beside it.
+fn parts(kinds: &[Kind], widths: &[f64], room: f64) -> Vec<Vec<usize>> {
+    let leading = |named: &[Kind]| kinds.iter().take_while(|kind| named.contains(kind)).count();
+    // Where several rows have one name, a word such as the metric tells them apart.
+    let most = leading(&[Kind::Name, Kind::Word]).min(leading(&[Kind::Name]) + 1);
+    let taken = |names: usize| widths[..names].iter().sum::<f64>();
+    let widest = |from: usize| widths[from..].iter().copied().fold(0.0, f64::max);
+    let repeated = (1..=most)
+        .rev()
+        .find(|&names| taken(names) + widest(names) <= room);
+    let names: Vec<usize> = (0..repeated.unwrap_or(1).min(kinds.len())).collect();
+    let own = taken(names.len());
+    let mut all = vec![names.clone()];
+    let mut used = own;
+    for (column, width) in widths.iter().enumerate().skip(names.len()) {
+        let last = all.len() - 1;
+        if used + width > room && all[last].len() > names.len() {
+            all.push(names.clone());
+            used = own;
+        }
+        used += width;
+        if let Some(last) = all.last_mut() {
+            last.push(column);
+        }
+    }
+    all
 }
 
 /// Spaces beside a column's text, on both sides together.

@@ -48,14 +48,10 @@ pub(super) fn section(view: &View, pictures: Vec<Section>) -> Option<(Section, F
                 match own.last_mut() {
                     Some(last) if last.title == all.title => last.charts.push(chart),
                     _ => own.push(Picture {
+                        id: format!("{}-{}", all.id, row + 1),
                         has_hints: all.has_hints,
                         is_target: true,
-                        ..Picture::of(
-                            &format!("{}-{}", all.id, row + 1),
-                            all.title,
-                            Vec::new(),
-                            vec![chart],
-                        )
+                        ..Picture::of("", all.title, Vec::new(), vec![chart])
                     }),
                 }
             }

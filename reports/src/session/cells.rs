@@ -100,10 +100,10 @@ pub(crate) fn table(view: &View, has_range: bool) -> Table {
         });
         entries.extend(medians);
         entries.extend(columns.iter().map(|column| known((column.1)(summary))));
-        if (summary.failed > 0 || summary.ok + summary.expected == 0)
-            && let Some(runs) = entries.pop()
+        if let Some(runs) = entries.last_mut()
+            && (summary.failed > 0 || summary.ok + summary.expected == 0)
         {
-            entries.push(runs.marked(Mark::Failure));
+            runs.mark = Some(Mark::Failure);
         }
         entries
     };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use record::{Deciding, Gpu, ImageFacts, ImageParts, LookEnd, Machine, Record, command_line};
+use record::{Deciding, Gpu, ImageFacts, LookEnd, Machine, Record, command_line};
 
 use super::topology;
 use crate::{
@@ -237,12 +237,9 @@ fn nccl(session: &SessionSummary, view: &View, image: &str) -> [Option<String>; 
 }
 
 fn image(image: &ImageFacts, [nccl, choice]: [Option<String>; 2]) -> Vec<Fact> {
-    let or_not = |text: Option<String>| Some(text.unwrap_or_else(|| UNKNOWN.to_owned()));
+    let or_not = |text| Some(format::known(text));
     let libtorch = [image.libtorch_version.clone(), image.flavour.clone()];
-    let parts = |list: fn(&ImageParts) -> &BTreeMap<String, String>| {
-        let parts = image.parts.as_ref();
-        parts.map(|parts| listed(list(parts)))
-    };
+    let parts = image.parts.as_ref();
     known([
         ("Reference", or_not(image.reference.clone())),
         ("ID", or_not(image.id.clone())),
@@ -253,8 +250,8 @@ fn image(image: &ImageFacts, [nccl, choice]: [Option<String>; 2]) -> Vec<Fact> {
         ("Base", or_not(image.base.clone())),
         ("Size", or_not(size(image))),
         ("scenario binary", or_not(image.scenario_sha256.clone())),
-        ("Versions", parts(|parts| &parts.versions)),
-        ("Packages", parts(|parts| &parts.packages)),
+        ("Versions", parts.map(|parts| listed(&parts.versions))),
+        ("Packages", parts.map(|parts| listed(&parts.packages))),
     ])
 }
 
@@ -275,16 +272,9 @@ fn with(word: &str, known: Option<impl std::fmt::Display>) -> Option<String> {
 }
 
 fn join<const N: usize>(words: [Option<String>; N]) -> String {
-    let known: Vec<String> = words
-        .into_iter()
-        .flatten()
-        .filter(|word| !word.is_empty())
-        .collect();
-    if known.is_empty() {
-        UNKNOWN.to_owned()
-    } else {
-        known.join(", ")
-    }
+    let known = words.into_iter().flatten().filter(|word| !word.is_empty());
+    let known = known.collect::<Vec<_>>().join(", ");
+    format::known(Some(known).filter(|known| !known.is_empty()))
 }
 
 #[cfg(test)]

@@ -40,11 +40,9 @@ fn blocks(view: &View, track: &Versions) -> Vec<Block> {
             .map(|(_, place)| of_version(view, row, *place))
             .collect()
     };
-    let all: Vec<Vec<Option<usize>>> = rows.map(cells).collect();
-    let all = all
-        .into_iter()
-        .filter(|cells| cells.iter().flatten().count() > 1);
-    let mut all: Vec<_> = all.filter(|_| is_compared).collect();
+    let all = rows.map(cells).filter(|_| is_compared);
+    let mut all: Vec<Vec<Option<usize>>> = all.collect();
+    all.retain(|cells| cells.iter().flatten().count() > 1);
     let shown = wanted(view, track, &all);
     let rest = all.split_off(all.len().min(MOST));
     let more = format::plural(rest.len(), "more cell", "more cells");
@@ -63,8 +61,7 @@ fn wanted(view: &View, track: &Versions, cells: &[Vec<Option<usize>>]) -> Vec<&'
         let suites = session.suites.keys();
         suites.flat_map(|suite| metrics_of(session, suite))
     });
-    let all = asked.chain(Metric::compared().filter(|metric| metric.headline));
-    unique(all.filter(|metric| {
+    unique(asked.chain(Metric::headlines()).filter(|metric| {
         let mut known = cells.iter().flatten().flatten();
         known.any(|cell| view.median(*cell, metric).is_some())
     }))
@@ -122,10 +119,12 @@ fn body(
         let row = [name].into_iter().chain(wanted.iter().map(entry));
         rows.push(row.collect());
     }
-    let known: Vec<usize> = (0..cells.len())
-        .filter(|place| cells[*place].is_some())
-        .collect();
-    if let (Some(&first), Some(&last)) = (known.first(), known.last()) {
+    let is_known = |cell: &Option<usize>| cell.is_some();
+    let ends = (
+        cells.iter().position(is_known),
+        cells.iter().rposition(is_known),
+    );
+    if let (Some(first), Some(last)) = ends {
         let entry = |metric: &&'static Metric| match step(cells[first], cells[last], metric) {
             Some(found) if found.comparison.verdict == Verdict::Inconclusive => {
                 marked(Cell::from(change(&found)), &found)
@@ -141,13 +140,10 @@ fn body(
                 .collect(),
         );
     }
-    let name = cells
-        .iter()
-        .flatten()
-        .next()
-        .map(|cell| &*view.report.cells[*cell].cell);
+    let cell = cells.iter().flatten().next();
+    let name = cell.map(|cell| comparison::spelled(&view.report.cells[*cell].cell));
     Body {
-        title: name.map(|name| comparison::spelled(name).into()),
+        title: name.map(Cell::from),
         rows,
         ..Body::default()
     }

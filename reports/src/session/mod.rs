@@ -18,7 +18,7 @@ use record::SessionFolder;
 use crate::{
     model::{Source, View},
     render::json,
-    write::{ReportError, write_files},
+    write::{Files, ReportError, write_files},
 };
 
 /// Draws `report.html`, `report.md` and `report.json` of these sessions into `out`, which is
@@ -36,7 +36,7 @@ pub fn write(folders: &[SessionFolder], out: &Path) -> Result<[PathBuf; 3], Repo
     Ok(files.map(|(name, _)| out.join(name)))
 }
 
-pub(crate) fn files(view: &View) -> Result<[(&'static str, String); 3], ReportError> {
+pub(crate) fn files(view: &View) -> Result<Files, ReportError> {
     Ok([
         ("report.html", html::render(view)?),
         ("report.md", markdown::render(view)),

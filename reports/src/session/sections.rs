@@ -7,7 +7,7 @@ use crate::{
     claims, comparison, counts,
     document::{Block, Cell, Column, Kind, Mark, Section, Table, TableRow, known},
     facets,
-    model::{Contaminated, Failure, View, stage_word},
+    model::{Contaminated, Failure, View},
     plots::forest,
     words::{
         comparison::spelled,
@@ -197,13 +197,11 @@ fn failed(view: &View, failures: &[&Failure], caption: &str, mark: Option<Mark>)
     let row = |(failure, more): &(&Failure, usize)| {
         let reason = Cell {
             mark,
+            note: format!("at {}", record::word_of(failure.stage)),
             ..failure.reason.word().into()
         };
         let told = [
-            Kind::Name.cell(
-                "reason",
-                reason.noted(format!("at {}", stage_word(failure.stage))),
-            ),
+            Kind::Name.cell("reason", reason),
             Kind::Message.cell("message", failure.message.as_str()),
         ];
         attempt(view, failure, *more, told)

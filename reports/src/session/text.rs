@@ -1,10 +1,10 @@
 //! The table after a bench, for a terminal or a log.
 
-use record::Reason;
+use record::{Reason, word_of};
 
 use super::cells;
 use crate::{
-    model::{Failure, View, not_isolated, stage_word},
+    model::{Failure, View, not_isolated},
     render::text::grid,
     words::{comparison, format::clean},
 };
@@ -44,7 +44,7 @@ fn failures(view: &View) -> String {
             _ => "failed",
         };
         let reason = failure.reason.word();
-        let stage = stage_word(failure.stage);
+        let stage = word_of(failure.stage);
         let (run, image) = (&failure.run, &failure.image);
         let cell = comparison::spelled(&failure.cell);
         let text = format!("{word}: {run} · {image} · {cell}: {reason} at {stage}: {message}{log}");

@@ -27,6 +27,7 @@ pub(super) struct Card {
     pub(super) told: Vec<Block>,
     /// Images, models, GPUs, verdicts and whatever else one looks for, in small letters.
     pub(super) words: String,
+    pub(super) picture: Option<String>,
     pub(super) alt: String,
     pub(super) page: String,
     pub(super) markdown: String,
@@ -37,14 +38,10 @@ pub(super) struct Card {
     pub(super) compared: Vec<String>,
 }
 
-pub(super) struct Drawn {
-    pub(super) card: Card,
-    pub(super) picture: Option<String>,
-}
-
-impl Drawn {
-    pub(super) fn new(mut card: Card, chart: Option<Chart>) -> Self {
-        for block in &mut card.told {
+impl Card {
+    /// Cut to what an index has room for, and with its picture.
+    pub(super) fn with(mut self, chart: Option<Chart>) -> Self {
+        for block in &mut self.told {
             match block {
                 Block::Counts(counts) => counts.retain(|(count, ..)| *count > 0),
                 Block::List(texts) => {
@@ -57,12 +54,12 @@ impl Drawn {
             }
         }
         let is_empty = |one: &Block| matches!(one, Block::Counts(counts) if counts.is_empty());
-        card.told.retain(|one| !is_empty(one));
+        self.told.retain(|one| !is_empty(one));
         let alt = chart.as_ref().map(Chart::description);
         let alt = alt.map_or_else(String::new, |alt| format::shortened(&alt, LONGEST));
-        let picture = chart.map(|chart| chart.draw(true).standalone(&card.title, &alt));
+        let picture = chart.map(|chart| chart.draw(true).standalone(&self.title, &alt));
         // What it came to can be looked for as well.
-        let found = card.told.iter().map(|block| match block {
+        let found = self.told.iter().map(|block| match block {
             Block::Counts(counts) => {
                 let counts = counts.iter();
                 let words = counts.map(|(_, word, mark)| format!("{}{word} ", mark.look().1));
@@ -71,16 +68,17 @@ impl Drawn {
             Block::Verdict(_, gate) => gate.clone(),
             _ => String::new(),
         });
-        let words = [card.words].into_iter().chain(found);
-        let words = format::clean(&words.collect::<Vec<_>>().join(" ")).to_lowercase();
+        let words = [self.words].into_iter().chain(found);
         Self {
+            words: format::clean(&words.collect::<Vec<_>>().join(" ")).to_lowercase(),
             picture,
-            card: Card { words, alt, ..card },
+            alt,
+            ..self
         }
     }
 }
 
-pub(super) fn of_session(view: &View) -> Drawn {
+pub(super) fn of_session(view: &View) -> Card {
     let headline = &view.report.headline;
     let title = match &headline.questions[..] {
         [] => headline.suites.join(", "),
@@ -113,13 +111,10 @@ pub(super) fn of_session(view: &View) -> Drawn {
         session: session.map(|session| session.session.clone()),
         ..Card::default()
     };
-    Drawn::new(
-        card,
-        forest::gravest_of(view, forest::ON_A_CARD).or_else(|| card::chart(view)),
-    )
+    card.with(forest::gravest_of(view, forest::ON_A_CARD).or_else(|| card::chart(view)))
 }
 
-pub(super) fn of_comparison(verdicts: &Verdicts) -> Drawn {
+pub(super) fn of_comparison(verdicts: &Verdicts) -> Card {
     let (base, head) = (&verdicts.base, &verdicts.head);
     let headline = largest(headline::of_comparison(verdicts, FailOn::Regressed));
     let device = if base.device == head.device {
@@ -146,10 +141,10 @@ pub(super) fn of_comparison(verdicts: &Verdicts) -> Drawn {
         compared: vec![base.session.clone(), head.session.clone()],
         ..Card::default()
     };
-    Drawn::new(card, forest::of_comparison(verdicts, forest::ON_A_CARD))
+    card.with(forest::of_comparison(verdicts, forest::ON_A_CARD))
 }
 
-pub(super) fn of_fit(fit: &Fit) -> Drawn {
+pub(super) fn of_fit(fit: &Fit) -> Card {
     let names = fit
         .found
         .iter()
@@ -170,7 +165,7 @@ pub(super) fn of_fit(fit: &Fit) -> Drawn {
         markdown: "fit.md".to_owned(),
         ..Card::default()
     };
-    Drawn::new(card, crate::plots::batches::card(fit))
+    card.with(crate::plots::batches::card(fit))
 }
 
 /// With the largest of its effects for the worse and for the better alone.

@@ -6,10 +6,9 @@ use record::{SessionFolder, fit::Fit};
 use verdict::{FailOn, Verdicts};
 
 use super::{
-    Content, LeftOut, MARK, Outcome,
-    card::{self, Card, Drawn},
-    error::SiteError,
-    find::{self, Found, Kind},
+    Content, LeftOut, MARK, Outcome, SiteError,
+    card::{self, Card},
+    find::{self, COMPARISON, Found},
     index::{Entry, Index},
     trends::Placed,
 };
@@ -19,10 +18,11 @@ use crate::{
     render::html,
     session,
     words::lists::grouped,
-    write::ReportError,
+    write::{Files, ReportError},
 };
 
-pub(super) fn run(content: &Content, into: &Path) -> Result<Outcome, SiteError> {
+/// Writes a site into an empty folder.
+pub fn draw(content: &Content, into: &Path) -> Result<Outcome, SiteError> {
     let mut drawing = Drawing {
         content,
         into,
@@ -32,7 +32,7 @@ pub(super) fn run(content: &Content, into: &Path) -> Result<Outcome, SiteError> 
     };
     for found in find::all(&content.folders)? {
         match Drawing::content_of(&found) {
-            Ok((files, drawn)) => drawing.put(found.name, &files, drawn)?,
+            Ok((files, card)) => drawing.put(found.name, &files, card)?,
             // What is damaged is an error where it was named, and else left out.
             Err(error) if found.is_named => return Err(error),
             Err(error) => drawing.left_out.push(LeftOut {
@@ -49,48 +49,32 @@ pub(super) fn run(content: &Content, into: &Path) -> Result<Outcome, SiteError> 
     drawing.finish()
 }
 
-struct Page {
-    card: Card,
-    has_picture: bool,
-}
-
 struct Drawing<'a> {
     content: &'a Content,
     into: &'a Path,
     trends: Vec<Placed<'a>>,
     /// By their place on the site.
-    pages: BTreeMap<String, Page>,
+    pages: BTreeMap<String, Card>,
     left_out: Vec<LeftOut>,
 }
 
 impl Drawing<'_> {
-    fn content_of(found: &Found) -> Result<(Vec<(String, String)>, Drawn), SiteError> {
-        let owned = |files: Vec<(&str, String)>| {
-            let files = files.into_iter();
-            files.map(|(name, text)| (name.to_owned(), text)).collect()
-        };
-        Ok(match found.kind {
-            Kind::Session => {
+    fn content_of(found: &Found) -> Result<(Files, Card), SiteError> {
+        Ok(match found.file {
+            SessionFolder::SESSION => {
                 let folder = SessionFolder::at(&found.path);
-                let read = Source::read(&folder).map_err(ReportError::from)?;
-                let read = [read];
+                let read = [Source::read(&folder).map_err(ReportError::from)?];
                 let view = View::of(&read);
-                (
-                    owned(session::files(&view)?.into()),
-                    card::of_session(&view),
-                )
+                (session::files(&view)?, card::of_session(&view))
             }
-            Kind::Comparison => {
-                let verdicts: Verdicts = parse(found, "comparison.json")?;
+            COMPARISON => {
+                let verdicts: Verdicts = parse(found)?;
                 let files = comparison::files(&verdicts, FailOn::Regressed)?;
-                (owned(files.into()), card::of_comparison(&verdicts))
+                (files, card::of_comparison(&verdicts))
             }
-            Kind::Fit => {
-                let searched: Fit = parse(found, "fit.json")?;
-                (
-                    owned(fit::files(&searched)?.into()),
-                    card::of_fit(&searched),
-                )
+            _ => {
+                let searched: Fit = parse(found)?;
+                (fit::files(&searched)?, card::of_fit(&searched))
             }
         })
     }
@@ -98,8 +82,7 @@ impl Drawing<'_> {
     fn trends(&mut self) -> Result<(), SiteError> {
         // Which of two sessions of one name a trend is of cannot be known.
         let named = self.pages.iter();
-        let named =
-            named.filter_map(|(place, page)| Some((page.card.session.clone()?, place.clone())));
+        let named = named.filter_map(|(place, card)| Some((card.session.clone()?, place.clone())));
         let named = grouped(named).into_iter();
         let sessions = named.filter_map(|(session, places)| {
             let [place] = <[String; 1]>::try_from(places).ok()?;
@@ -117,19 +100,19 @@ impl Drawing<'_> {
     /// Leads from comparisons to their sessions, and back.
     fn link(&self) -> Result<(), SiteError> {
         let pages = || self.pages.iter();
-        for (place, page) in pages() {
-            let is_own = |other: &Card| match &page.card.session {
+        for (place, card) in pages() {
+            let is_own = |other: &Card| match &card.session {
                 Some(session) => other.compared.contains(session),
-                None => (other.session.iter()).any(|session| page.card.compared.contains(session)),
+                None => (other.session.iter()).any(|session| card.compared.contains(session)),
             };
-            let others = pages().filter(|(_, other)| is_own(&other.card));
+            let others = pages().filter(|(_, other)| is_own(other));
             let links = others.map(|(place, other)| {
-                let href = format!("../{}{}", folder_of(place), other.card.page);
-                (href, other.card.title.clone())
+                let href = format!("../{}{}", folder_of(place), other.page);
+                (href, other.title.clone())
             });
             let links: Vec<(String, String)> = links.collect();
             if !links.is_empty() {
-                let file = format!("{}{}", folder_of(place), page.card.page);
+                let file = folder_of(place) + &card.page;
                 let path = self.into.join(&file);
                 let text = fs::read_to_string(&path);
                 let text = text.map_err(|source| SiteError::Read { path, source })?;
@@ -142,31 +125,29 @@ impl Drawing<'_> {
     fn put(
         &mut self,
         place: String,
-        files: &[(String, String)],
-        Drawn { card, picture }: Drawn,
+        files: &[(impl AsRef<str>, String)],
+        card: Card,
     ) -> Result<(), SiteError> {
         let folder = folder_of(&place);
         for (name, text) in files {
+            let name = name.as_ref();
             let is_page = Path::new(name).extension() == Some("html".as_ref());
             let with_way_back = is_page.then(|| html::with_way_back(text));
             let text = with_way_back.as_ref().unwrap_or(text);
             put(self.into, &format!("{folder}{name}"), text)?;
         }
-        if let Some(picture) = &picture {
+        if let Some(picture) = &card.picture {
             put(self.into, &picture_of(&place), picture)?;
         }
-        let has_picture = picture.is_some();
-        self.pages.insert(place, Page { card, has_picture });
+        self.pages.insert(place, card);
         Ok(())
     }
 
     fn finish(self) -> Result<Outcome, SiteError> {
-        let entries = self.pages.iter().map(|(place, page)| Entry {
+        let entries = self.pages.iter().map(|(place, card)| Entry {
             place,
-            folder: folder_of(place),
-            picture: page.has_picture.then(|| picture_of(place)),
-            card: &page.card,
-            trends: self.trends_of(&page.card),
+            card,
+            trends: self.trends_of(card),
         });
         let index = Index {
             title: &self.content.title,
@@ -204,14 +185,14 @@ impl Drawing<'_> {
 }
 
 /// Where the files of a page lie: `trends/x` has its file beside others, `x` a folder of its own.
-fn folder_of(place: &str) -> String {
+pub(super) fn folder_of(place: &str) -> String {
     match place.split_once('/') {
         Some((folder, _)) => format!("{folder}/"),
         None => format!("{place}/"),
     }
 }
 
-fn picture_of(place: &str) -> String {
+pub(super) fn picture_of(place: &str) -> String {
     if place.contains('/') {
         format!("{place}.svg")
     } else {
@@ -219,8 +200,8 @@ fn picture_of(place: &str) -> String {
     }
 }
 
-fn parse<T: serde::de::DeserializeOwned>(found: &Found, name: &str) -> Result<T, SiteError> {
-    let path = found.path.join(name);
+fn parse<T: serde::de::DeserializeOwned>(found: &Found) -> Result<T, SiteError> {
+    let path = found.path.join(found.file);
     match regular_file::read_text(&path) {
         Ok(text) => serde_json::from_str(&text).map_err(|source| SiteError::Form { path, source }),
         Err(source) => Err(SiteError::Read { path, source }),

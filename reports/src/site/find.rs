@@ -8,25 +8,16 @@ use std::{
 
 use record::SessionFolder;
 
-use super::{MARK, error::SiteError};
+use super::{MARK, SiteError};
 use crate::words::names::Names;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Session,
-    Comparison,
-    Fit,
-}
-
-const KINDS: [(Kind, &str); 3] = [
-    (Kind::Session, SessionFolder::SESSION),
-    (Kind::Comparison, "comparison.json"),
-    (Kind::Fit, "fit.json"),
-];
+pub(super) const COMPARISON: &str = "comparison.json";
+pub(super) const FIT: &str = "fit.json";
 
 #[derive(Debug, Clone)]
 pub(super) struct Found {
-    pub(super) kind: Kind,
+    /// The file that it is known by: that of a session, [`COMPARISON`] or [`FIT`].
+    pub(super) file: &'static str,
     pub(super) path: PathBuf,
     pub(super) name: String,
     /// Whether it was named by itself, and not found below a folder.
@@ -43,8 +34,8 @@ pub(super) fn all(roots: &[PathBuf]) -> Result<Vec<Found>, SiteError> {
     let mut folders = Vec::new();
     for root in roots {
         let before = folders.len();
-        if let Some(kind) = kind(root) {
-            folders.push((kind, root.clone(), true));
+        if let Some(file) = file_of(root) {
+            folders.push((file, root.clone(), true));
         } else {
             below(root, DEEPEST, &mut folders)?;
         }
@@ -55,13 +46,13 @@ pub(super) fn all(roots: &[PathBuf]) -> Result<Vec<Found>, SiteError> {
     let mut names = Names::beside(&TAKEN);
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    for (kind, path, is_named) in folders {
+    for (file, path, is_named) in folders {
         let place = path.canonicalize().unwrap_or_else(|_| path.clone());
         if seen.insert(place.clone()) {
             let own = place.file_name().map(|name| name.to_string_lossy());
             let name = names.take(&own.unwrap_or_default());
             found.push(Found {
-                kind,
+                file,
                 path,
                 name,
                 is_named,
@@ -71,17 +62,16 @@ pub(super) fn all(roots: &[PathBuf]) -> Result<Vec<Found>, SiteError> {
     Ok(found)
 }
 
-fn kind(folder: &Path) -> Option<Kind> {
-    let mut kinds = KINDS.iter();
-    let (kind, _) = kinds.find(|(_, file)| folder.join(file).is_file())?;
-    Some(*kind)
+fn file_of(folder: &Path) -> Option<&'static str> {
+    let mut files = [SessionFolder::SESSION, COMPARISON, FIT].into_iter();
+    files.find(|file| folder.join(file).is_file())
 }
 
 /// The folders below one, by name; neither those of a site, nor hidden ones, nor links.
 fn below(
     folder: &Path,
     depth: usize,
-    found: &mut Vec<(Kind, PathBuf, bool)>,
+    found: &mut Vec<(&'static str, PathBuf, bool)>,
 ) -> Result<(), SiteError> {
     if depth == 0 || folder.join(MARK).is_file() {
         return Ok(());
@@ -100,8 +90,8 @@ fn below(
     let mut inner: Vec<PathBuf> = inner.map(fs::DirEntry::path).collect();
     inner.sort();
     for path in inner {
-        match kind(&path) {
-            Some(kind) => found.push((kind, path, false)),
+        match file_of(&path) {
+            Some(file) => found.push((file, path, false)),
             None => below(&path, depth - 1, found)?,
         }
     }

@@ -2,7 +2,11 @@
 
 use askama::Template;
 
-use super::{LeftOut, card::Card};
+use super::{
+    LeftOut,
+    card::Card,
+    drawing::{folder_of, picture_of},
+};
 use crate::{
     render::{
         html,
@@ -15,9 +19,6 @@ use crate::{
 /// One page, as the index has it.
 pub(super) struct Entry<'a> {
     pub(super) place: &'a str,
-    /// Where its files lie, with a slash behind it.
-    pub(super) folder: String,
-    pub(super) picture: Option<String>,
     pub(super) card: &'a Card,
     /// The trends that it is a point of, with their addresses.
     pub(super) trends: Vec<(String, String)>,
@@ -25,7 +26,11 @@ pub(super) struct Entry<'a> {
 
 impl Entry<'_> {
     fn page(&self) -> String {
-        format!("{}{}", self.folder, self.card.page)
+        folder_of(self.place) + &self.card.page
+    }
+
+    fn picture(&self) -> Option<String> {
+        self.card.picture.as_ref().map(|_| picture_of(self.place))
     }
 }
 
@@ -124,7 +129,7 @@ fn card(entry: &Entry) -> String {
         markdown,
         ..
     } = entry.card;
-    let page = format!("{}{markdown}", entry.folder);
+    let page = folder_of(entry.place) + markdown;
     let (title, subtitle) = (escape(title), escape(subtitle));
     let told = document(told, 3);
     let mut text = format!("### [{title}]({page})\n\n{subtitle}\n\n{told}");
@@ -136,7 +141,7 @@ fn card(entry: &Entry) -> String {
     if !trends.is_empty() {
         text += &format!("- Over time: {}\n\n", trends.join(", "));
     }
-    if let Some(picture) = &entry.picture {
+    if let Some(picture) = entry.picture() {
         let alt = escape(alt).replace('"', "&quot;");
         text += &format!(
             "<a href=\"{page}\"><img src=\"{picture}\" width=\"360\" alt=\"{alt}\"></a>\n\n"

@@ -5,19 +5,19 @@
 
 mod card;
 mod drawing;
-mod error;
 mod find;
 mod index;
 mod trends;
 
 use std::{
-    fs,
-    io::ErrorKind,
+    fs, io,
     path::{Path, PathBuf},
 };
 
-pub use error::SiteError;
+pub use drawing::draw;
 pub use trends::{Followed, Trend};
+
+use crate::write::ReportError;
 
 /// The file that makes a folder a site, which the next site may replace.
 const MARK: &str = "site.json";
@@ -46,16 +46,39 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// Writes a site into an empty folder.
-pub fn draw(content: &Content, into: &Path) -> Result<Outcome, SiteError> {
-    drawing::run(content, into)
+/// Why there is no site.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    #[error(
+        "nothing to show; give folders of sessions or comparisons, or a history with --history DIR"
+    )]
+    Nothing,
+    #[error(
+        "{root} holds no session, comparison or fit, in it or below it; give the folder of a \
+         session, or one with such folders"
+    )]
+    NothingIn { root: PathBuf },
+    #[error(
+        "{out} holds something that is no site of Torchgauge; give a folder that is empty, not \
+         there yet, or a site"
+    )]
+    NotASite { out: PathBuf },
+    #[error("cannot read {path}: {source}; check the path and its permissions")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{path}: {source}; expected what `--out DIR` writes; draw it again")]
+    Form {
+        path: PathBuf,
+        source: serde_json::Error,
+    },
+    #[error(transparent)]
+    Report(#[from] ReportError),
 }
 
 /// Whether a folder may become a site: it is not there, empty, or one already.
 pub fn check(out: &Path) -> Result<(), SiteError> {
     let is_empty = match fs::read_dir(out) {
         Ok(mut entries) => entries.next().is_none(),
-        Err(error) => error.kind() == ErrorKind::NotFound,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
     };
     if is_empty || out.join(MARK).is_file() {
         return Ok(());

@@ -1,8 +1,8 @@
 //! The pages of series over time, and what leads from them to their sessions and back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::card::{Card, Drawn};
+use super::card::Card;
 use crate::{
     document::{Block, Cell, Kind, Table},
     trend::{self, Series, Urgency},
@@ -81,7 +81,7 @@ impl<'a> Placed<'a> {
         ])
     }
 
-    pub(super) fn card(&self) -> Drawn {
+    pub(super) fn card(&self) -> Card {
         let series = &self.trend.series;
         let count =
             |is: &dyn Fn(&Series) -> bool| series.iter().filter(|one| is(&one.series)).count();
@@ -94,8 +94,7 @@ impl<'a> Placed<'a> {
             short.unwrap_or_default()
         );
         let images = series.iter().flat_map(|one| one.from.iter());
-        let images: std::collections::BTreeSet<&str> =
-            images.map(|(_, image)| image.as_str()).collect();
+        let images: BTreeSet<&str> = images.map(|(_, image)| image.as_str()).collect();
         let words = series.iter().map(|one| one.cell.as_str()).chain(images);
         let words: Vec<&str> = words.collect();
         let newest = series.iter().filter_map(|one| one.series.points.last());
@@ -111,7 +110,7 @@ impl<'a> Placed<'a> {
             ..Card::default()
         };
         let gravest = series.iter().min_by_key(|one| one.series.urgency());
-        Drawn::new(card, gravest.map(|one| trend::chart(&one.series)))
+        card.with(gravest.map(|one| trend::chart(&one.series)))
     }
 }
 

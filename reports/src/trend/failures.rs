@@ -38,10 +38,10 @@ fn told(series: &Series, failure: Failure) -> String {
     match (failure, news, &series.staleness) {
         (Failure::Regressed, Some(change), _) => {
             let [before, after] = [change.before, change.after].map(|level| series.value(level));
-            let size = change.ratio.map_or_else(String::new, |ratio| {
-                format!(" by {}", format::change(ratio))
-            });
-            let (good, bad) = series.between(change);
+            let size = change
+                .ratio
+                .map(|ratio| format!(" by {}", format::change(ratio)));
+            let (size, (good, bad)) = (size.unwrap_or_default(), series.between(change));
             let cause = series.cause(change);
             let cause = cause.map_or_else(String::new, |cause| format!("; from {cause}"));
             format!(
@@ -57,14 +57,11 @@ fn told(series: &Series, failure: Failure) -> String {
 /// As lines of workflow commands: errors for what the gate fails, warnings for what else came to
 /// light with the last run or is open, and a notice that sums up.
 pub fn annotations(all: &[Series], entries: &[Entry]) -> String {
-    let mut errors = Vec::new();
-    let mut warnings = Vec::new();
-    for entry in standing(entries, Standing::Failing) {
-        errors.push(command("error", &entry.id, &entry.line()));
-    }
-    for entry in standing(entries, Standing::Open) {
-        warnings.push(command("warning", &entry.id, &entry.told()));
-    }
+    let new = standing(entries, Standing::Failing);
+    let new = new.map(|entry| command("error", &entry.id, &entry.line()));
+    let open = standing(entries, Standing::Open);
+    let open = open.map(|entry| command("warning", &entry.id, &entry.told()));
+    let (mut errors, mut warnings): (Vec<_>, Vec<_>) = (new.collect(), open.collect());
     for series in unkept(all) {
         let title = format::clean(&series.name());
         for failure in &series.fails {
@@ -86,10 +83,7 @@ pub fn annotations(all: &[Series], entries: &[Entry]) -> String {
             plural(failing, "failure", "failures")
         ),
     };
-    let judged = format!(
-        "{} followed, {gated} of them gated",
-        plural(all.len(), "series", "series")
-    );
+    let judged = format!("{} series followed, {gated} of them gated", all.len());
     listed((&headline, &judged), errors, warnings)
 }
 

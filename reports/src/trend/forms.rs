@@ -3,8 +3,8 @@
 use super::{
     failures::{failures, standing},
     ledger::{self, Entry, Standing},
-    method, picture,
-    series::{Series, Urgency},
+    picture,
+    series::{Series, Urgency, begun},
 };
 use crate::{
     charts,
@@ -69,7 +69,7 @@ fn first(all: &[Series], entries: &[Entry]) -> Option<Vec<String>> {
         let entries = plural(accepted, "entry is", "entries are");
         first.push(format!("{entries} accepted"));
     }
-    first.extend(method::begun(all));
+    first.extend(begun(all));
     (!first.is_empty()).then_some(first)
 }
 

@@ -155,16 +155,11 @@ fn silence(machine: &str, age: f64, series: &[Moved]) -> String {
 fn together(series: &[Moved]) -> String {
     let mut ratios: Vec<f64> = series.iter().filter_map(Moved::ratio).collect();
     ratios.sort_by(f64::total_cmp);
-    let size = match (ratios.first(), ratios.last()) {
-        (Some(least), Some(most)) => {
-            let [least, most] = [*least, *most].map(format::change);
-            if least == most {
-                format!(" by {least}")
-            } else {
-                format!(" by {least} to {most}")
-            }
-        }
-        _ => String::new(),
+    let ends = ratios.first().zip(ratios.last());
+    let size = match ends.map(|(least, most)| [*least, *most].map(format::change)) {
+        None => String::new(),
+        Some([least, most]) if least == most => format!(" by {least}"),
+        Some([least, most]) => format!(" by {least} to {most}"),
     };
     let alike = series.windows(2).all(|pair| pair[0].place == pair[1].place);
     let listed = names(series, |one| {
@@ -178,8 +173,7 @@ fn together(series: &[Moved]) -> String {
             .map(|ratio| format!(" {}", format::change(ratio)));
         name + &size.unwrap_or_default()
     });
-    let place = series.first().map_or("", |one| &one.place);
-    let place = match place {
+    let place = match series.first().map_or("", |one| &one.place) {
         place if alike && !place.is_empty() => format!("; on {place}"),
         _ => String::new(),
     };

@@ -3,17 +3,21 @@
 //! What a series is called, how its values are written and which way is better come from the
 //! caller; where levels change, from [`judge::trend`].
 
+use std::fmt;
+
 use judge::{
     compare::{Direction, Verdict},
     trend::{ChangePoint, Noisier, Point, Staleness, TOO_SHORT, Trend},
 };
-
+use record::MethodDifference;
 use serde::Serialize;
 
-use super::method::MethodChanges;
 use crate::{
     charts::written,
-    words::format::{self, Quantity, UNKNOWN, short},
+    words::{
+        format::{self, Quantity, UNKNOWN, short},
+        lists::grouped,
+    },
 };
 
 /// One series, with what was found in it.
@@ -270,27 +274,20 @@ impl Series {
 
 /// `driver 570.86 to 580.12, GPU GPU-a1 to GPU-b2`.
 pub(super) fn causes<'c>(changes: impl Iterator<Item = &'c AttributeChange>) -> Option<String> {
-    let told: Vec<String> = changes
-        .map(|with| {
-            let [before, after] = [&with.before, &with.after].map(|value| short(value));
-            format!("{} {before} to {after}", with.word())
-        })
-        .collect();
-    (!told.is_empty()).then(|| told.join(", "))
+    let told = changes.map(|with| {
+        let [before, after] = [&with.before, &with.after].map(|value| short(value));
+        format!("{} {before} to {after}", with.word())
+    });
+    Some(told.collect::<Vec<_>>().join(", ")).filter(|told| !told.is_empty())
 }
 
 /// `no result for 5.2 days; usually every 1.0 days`.
 pub(super) fn overdue(staleness: &Staleness) -> String {
-    const DAY: f64 = 86_400.0;
-    let pace = staleness
-        .typical_step_seconds
-        .map_or_else(String::new, |step| {
-            format!("; usually every {:.1} days", step / DAY)
-        });
-    format!(
-        "no result for {:.1} days{pace}",
-        staleness.age_seconds / DAY
-    )
+    let days = |seconds: f64| format!("{:.1} days", seconds / 86_400.0);
+    let pace = staleness.typical_step_seconds.map(days);
+    let pace = pace.map(|days| format!("; usually every {days}"));
+    let age = days(staleness.age_seconds);
+    format!("no result for {age}{}", pace.unwrap_or_default())
 }
 
 /// Seconds since 1970 as people read them, in UTC.
@@ -299,18 +296,70 @@ pub fn time(seconds: f64) -> String {
 }
 
 pub(crate) fn ratio(found: &ChangePoint) -> String {
-    found
-        .ratio
-        .map_or_else(|| UNKNOWN.to_owned(), format::change)
+    format::known(found.ratio.map(format::change))
 }
 
 pub(super) fn interval(found: &ChangePoint) -> String {
-    found.interval.map_or_else(
-        || UNKNOWN.to_owned(),
-        |[low, high]| format::interval(low, high),
-    )
+    let interval = found.interval;
+    format::known(interval.map(|[low, high]| format::interval(low, high)))
 }
 
 pub(super) fn revision(found: &ChangePoint) -> String {
     short(&found.revision)
+}
+
+/// Where a series begins and ends for its method.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct MethodChanges {
+    /// It begins where one of another method ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<MethodChange>,
+    /// One of another method begins where it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<MethodChange>,
+}
+
+impl MethodChanges {
+    /// Whether no other method comes before or after it.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// One method taking over from another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MethodChange {
+    /// What differs: the base is the method before. Empty where the settings are not known.
+    pub differences: Vec<MethodDifference>,
+}
+
+/// `method: limits.memory 8.0 GiB → 16.0 GiB; --ignore method.limits.memory follows both as one`.
+impl fmt::Display for MethodChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = self.differences.iter().map(|one| {
+            let MethodDifference { key, base, head } = one;
+            format!("{key} {base} → {head}")
+        });
+        let told: Vec<String> = told.collect();
+        let told = match &told[..] {
+            [] => "another, with settings that the history does not know".to_owned(),
+            told => told.join(", "),
+        };
+        let ignoring = MethodDifference::ignoring(&self.differences);
+        write!(f, "method: {told}; {ignoring} follows both as one")
+    }
+}
+
+/// A line for each change of method, with how many series begin with it.
+pub(super) fn begun(all: &[Series]) -> Vec<String> {
+    let changes = all
+        .iter()
+        .filter_map(|series| series.methods.before.as_ref());
+    let changes = grouped(changes.map(|change| (change, ())));
+    let line = |(change, series): (&MethodChange, Vec<()>)| {
+        let count = series.len();
+        let begin = if count == 1 { "begins" } else { "begin" };
+        format!("{count} series {begin} where another method ended; {change}")
+    };
+    changes.into_iter().map(line).collect()
 }

@@ -127,18 +127,10 @@ pub(crate) fn measured(claim: &Claim, pair: &ClaimPair) -> String {
         _ => (interval.lo, interval.hi),
     };
     let is_one_way = word(low) == word(high);
-    let end = |ratio| {
-        if is_one_way {
-            bare(ratio)
-        } else {
-            number(ratio)
-        }
-    };
-    let (low, middle, high) = (end(low), number(middle), end(high));
-    if low == high {
-        middle
-    } else {
-        format!("{middle} ({low} … {high})")
+    let end = |ratio| bare(ratio) + if is_one_way { "" } else { word(ratio) };
+    match (end(low), number(middle), end(high)) {
+        (low, middle, high) if low == high => middle,
+        (low, middle, high) => format!("{middle} ({low} … {high})"),
     }
 }
 

@@ -47,11 +47,8 @@ pub(crate) fn came_to(found: &MetricVerdict, verdict: Verdict) -> bool {
 }
 
 pub(crate) fn headline(verdicts: &Verdicts) -> String {
-    format!(
-        "{} against {}",
-        side(&verdicts.head, &verdicts.base),
-        side(&verdicts.base, &verdicts.head)
-    )
+    let (base, head) = sides(verdicts);
+    format!("{head} against {base}")
 }
 
 pub(crate) fn sides(verdicts: &Verdicts) -> (String, String) {
@@ -81,26 +78,15 @@ fn side(of: &Origin, other: &Origin) -> String {
 
 /// `9 gated metrics in 2 cells: 2 regressed, 1 improved, 3 inconclusive, 3 unchanged.`
 pub(crate) fn tally(verdicts: &Verdicts) -> String {
-    let gated = || {
-        verdicts
-            .all()
-            .filter(|(_, found)| found.gated)
-            .map(|(_, found)| found)
-    };
-    let mut counts: Vec<String> = GRAVEST_FIRST
-        .iter()
-        .map(|(verdict, _)| {
-            let count = gated().filter(|found| came_to(found, *verdict)).count();
-            format!("{count} {verdict}")
-        })
-        .collect();
-    match gated()
-        .filter(|found| found.not_measured_in.is_some())
-        .count()
-    {
-        0 => {}
-        missing => counts.push(format!("{missing} measured on one side only")),
-    }
+    let gated = || verdicts.all().filter(|(_, found)| found.gated);
+    let counts = GRAVEST_FIRST.map(|(verdict, _)| {
+        let own = gated().filter(|(_, found)| came_to(found, verdict));
+        format!("{} {verdict}", own.count())
+    });
+    let mut counts = counts.to_vec();
+    let missing = gated().filter(|(_, found)| found.not_measured_in.is_some());
+    let missing = Some(missing.count()).filter(|missing| *missing > 0);
+    counts.extend(missing.map(|missing| format!("{missing} measured on one side only")));
     let cells = plural(verdicts.cells.len(), "cell", "cells");
     let metrics = plural(gated().count(), "gated metric", "gated metrics");
     let tally = format!("{metrics} in {cells}: {}.", counts.join(", "));
@@ -128,11 +114,8 @@ pub(crate) fn lost(cell: &CellVerdicts) -> Option<(Verdict, String)> {
 
 /// How many runs of a cell failed, on which side, and why; `None` where none did.
 pub(crate) fn failures(cell: &CellVerdicts) -> Option<String> {
-    let failures = cell.failures.as_ref()?;
-    Some(format!(
-        "runs failed: base {}, head {}",
-        failures.base, failures.head
-    ))
+    let Failures { base, head, .. } = cell.failures.as_ref()?;
+    Some(format!("runs failed: base {base}, head {head}"))
 }
 
 pub(crate) fn cell_name(cell: &CellVerdicts) -> String {
@@ -169,10 +152,7 @@ pub(crate) fn value(found: &MetricVerdict, value: Option<f64>) -> String {
 
 /// The effect that was judged, `+1.20 %`: the estimate.
 pub(crate) fn effect(found: &MetricVerdict) -> String {
-    found
-        .comparison
-        .ratio
-        .map_or_else(|| UNKNOWN.to_owned(), format::change)
+    format::known(found.comparison.ratio.map(format::change))
 }
 
 /// The change from one median to the other, where it contradicts the estimate: it lies outside of
@@ -198,10 +178,7 @@ pub(crate) fn change(found: &MetricVerdict) -> String {
 /// Its interval, `+0.90 … +1.50 %`.
 pub(crate) fn interval(found: &MetricVerdict) -> String {
     let interval = found.comparison.interval;
-    interval.map_or_else(
-        || UNKNOWN.to_owned(),
-        |ends| format::interval(ends.lo, ends.hi),
-    )
+    format::known(interval.map(|ends| format::interval(ends.lo, ends.hi)))
 }
 
 /// The same behind a change: ` [0.90, 1.50]`, or `, exact`; nothing where there is none.

@@ -3,6 +3,10 @@
 /// What stands where a metric is unknown.
 pub const UNKNOWN: &str = "–";
 
+pub(crate) fn known(text: Option<String>) -> String {
+    text.unwrap_or_else(|| UNKNOWN.to_owned())
+}
+
 /// `value` with this many significant digits; thousands grouped from 10,000 on.
 pub fn significant(value: f64, digits: u32) -> String {
     if !value.is_finite() {
@@ -15,14 +19,18 @@ pub fn significant(value: f64, digits: u32) -> String {
     if !(1e-4..1e12).contains(&size) {
         return format!("{value:.*e}", digits.saturating_sub(1) as usize);
     }
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the logarithm of a number from 1e-4 to 1e12"
-    )]
-    let magnitude = size.log10().floor() as i32;
-    let decimals = (i32::try_from(digits).unwrap_or(4) - 1 - magnitude).clamp(0, 12);
-    let text = format!("{value:.*}", usize::try_from(decimals).unwrap_or(0));
-    group(&text)
+    let magnitude = whole(size.log10().floor());
+    let decimals = (i64::from(digits) - 1 - magnitude).clamp(0, 12);
+    group(&format!(
+        "{value:.*}",
+        usize::try_from(decimals).unwrap_or(0)
+    ))
+}
+
+/// The whole part of a number; the least or the largest one where it is beyond them.
+#[expect(clippy::cast_possible_truncation, reason = "saturates")]
+pub(crate) fn whole(number: f64) -> i64 {
+    number as i64
 }
 
 /// A whole number, thousands grouped from 10,000 on.
@@ -65,7 +73,7 @@ fn group(text: &str) -> String {
     let (sign, rest) = text
         .strip_prefix('-')
         .map_or(("", text), |rest| ("-", rest));
-    let (whole, fraction) = rest.split_once('.').unwrap_or((rest, ""));
+    let (whole, fraction) = rest.split_at(rest.find('.').unwrap_or(rest.len()));
     if whole.len() < 5 {
         return text.to_owned();
     }
@@ -76,11 +84,7 @@ fn group(text: &str) -> String {
         }
         grouped.push(digit);
     }
-    if fraction.is_empty() {
-        format!("{sign}{grouped}")
-    } else {
-        format!("{sign}{grouped}.{fraction}")
-    }
+    format!("{sign}{grouped}{fraction}")
 }
 
 /// A unit of a quantity: what one of it is in the base unit, and its sign.
@@ -171,20 +175,15 @@ impl Quantity {
 
     /// The unit in which a number of this size reads best.
     pub fn unit(self, value: f64) -> Unit {
-        let best = |units: &[Unit], keep: f64| {
-            let size = value.abs();
-            let fits = units
-                .iter()
-                .rev()
-                .find(|unit| size >= unit.size * keep)
-                .copied();
-            fits.unwrap_or(units[0])
+        let best = |units: &[Unit]| {
+            let fits = units.iter().rfind(|unit| value.abs() >= unit.size);
+            *fits.unwrap_or(&units[0])
         };
         match self {
-            Self::Bytes => best(&BYTES, 1.0),
-            Self::Bandwidth => best(&BANDWIDTHS, 1.0),
+            Self::Bytes => best(&BYTES),
+            Self::Bandwidth => best(&BANDWIDTHS),
             // Minutes only from two on: 90 s reads better than 1.5 min.
-            Self::Seconds if value.abs() < 120.0 => best(&SECONDS[..4], 1.0),
+            Self::Seconds if value.abs() < 120.0 => best(&SECONDS[..4]),
             Self::Seconds => SECONDS[4],
             Self::Rate(sign) => unit(1.0, sign),
             Self::Percent => unit(1.0, "%"),
@@ -205,14 +204,11 @@ impl Quantity {
             Self::Percent | Self::Share => 2,
             _ => 3,
         };
-        if value == 0.0 && matches!(self, Self::Bytes) {
-            return "0 B".to_owned();
-        }
-        if value == 0.0 && matches!(self, Self::Seconds) {
-            return "0 s".to_owned();
-        }
-        if matches!(self, Self::Count) && value.fract() == 0.0 {
-            return times(value);
+        match self {
+            Self::Bytes if value == 0.0 => return "0 B".to_owned(),
+            Self::Seconds if value == 0.0 => return "0 s".to_owned(),
+            Self::Count if value.fract() == 0.0 => return times(value),
+            _ => {}
         }
         let unit = self.unit(value);
         if unit.sign == "B" {
@@ -222,10 +218,10 @@ impl Quantity {
         // No digits behind the point that a whole percentage above 100 would not earn.
         let is_long = matches!(self, Self::Percent | Self::Share) && value.abs() >= 10.0;
         let number = significant(value, if is_long { 3 } else { digits });
-        if unit.sign.is_empty() {
-            return number;
+        match unit.sign {
+            "" => number,
+            sign => format!("{number} {sign}"),
         }
-        format!("{number} {}", unit.sign)
     }
 }
 
@@ -311,12 +307,7 @@ pub fn duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 120.0 {
         return Quantity::Seconds.write(seconds);
     }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "finite and above 0; saturates"
-    )]
-    let whole = seconds.round() as u64;
+    let whole = whole(seconds.round());
     if whole < 3600 {
         format!("{} min {} s", whole / 60, whole % 60)
     } else {
@@ -379,9 +370,8 @@ pub(crate) fn shortened(text: &str, longest: usize) -> String {
 
 /// As [`clean`], with line breaks kept.
 pub(crate) fn clean_lines(text: &str) -> String {
-    text.chars()
-        .map(|c| if c == '\n' { c } else { clean_char(c) })
-        .collect()
+    let lines: Vec<String> = text.split('\n').map(clean).collect();
+    lines.join("\n")
 }
 
 fn clean_char(c: char) -> char {

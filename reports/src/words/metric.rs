@@ -2,7 +2,7 @@
 
 use metrics::Metric;
 
-use crate::words::format::{Quantity, UNKNOWN};
+use crate::words::format::{self, Quantity};
 
 /// Its label; its name where nobody knows it.
 pub(crate) fn label(name: &str) -> String {
@@ -17,5 +17,5 @@ pub(crate) fn value(name: &str, value: f64) -> String {
 
 /// The same, where there is one.
 pub(crate) fn known(name: &str, known: Option<f64>) -> String {
-    known.map_or_else(|| UNKNOWN.to_owned(), |known| value(name, known))
+    format::known(known.map(|known| value(name, known)))
 }

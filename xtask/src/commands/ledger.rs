@@ -1,6 +1,6 @@
 //! `ledger`: list regressions, and accept them.
 
-use std::path::PathBuf;
+use std::{cmp::Reverse, path::PathBuf};
 
 use clap::{Args, Subcommand};
 use history::{Acceptance, Entry, LedgerFile, State};
@@ -101,7 +101,7 @@ fn prune(args: &LedgerArgs, fixed_before: Date, printer: &Printer) -> Result<()>
     let midnight = fixed_before.to_zoned(TimeZone::UTC);
     let moment = midnight.map_or(Timestamp::MAX, |midnight| midnight.timestamp());
     let mut file = LedgerFile::open(path(args)?)?.existing()?;
-    let gone = file.ledger.prune(moment.into());
+    let gone = file.ledger.prune(moment);
     file.save()?;
     for id in &gone {
         printer.line(id);
@@ -134,8 +134,7 @@ fn list(file: &LedgerFile, all: bool, format: Format, printer: &Printer) -> Resu
     let mut shown: Vec<&Entry> = shown
         .filter(|one| all || one.state(now) != State::Fixed)
         .collect();
-    let begun = |entry: &&Entry| entry.last_good.time.seconds();
-    shown.sort_by(|a, b| begun(b).total_cmp(&begun(a)));
+    shown.sort_by_key(|entry| Reverse(entry.last_good.time));
     if format == Format::Json {
         return printer.json(&shown);
     }

@@ -3,7 +3,7 @@
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 
-use super::{Change, Entry, State, Time};
+use super::{Change, Entry, State};
 use crate::{
     HistoryError,
     error::{names, refused},
@@ -37,15 +37,15 @@ impl Acceptance {
     }
 
     /// The moment from which it does not hold any more.
-    pub(super) fn end(&self) -> Option<Time> {
+    pub(super) fn end(&self) -> Option<Timestamp> {
         let next = self.until?.tomorrow().ok()?;
         let midnight = next.to_zoned(TimeZone::UTC).ok()?;
-        Some(midnight.timestamp().into())
+        Some(midnight.timestamp())
     }
 
     /// Whether it held once and does not any more.
     pub fn has_expired(&self, now: Timestamp) -> bool {
-        self.end().is_some_and(|end| end <= now.into())
+        self.end().is_some_and(|end| end <= now)
     }
 }
 

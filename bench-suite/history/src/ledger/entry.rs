@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Acceptance, Time};
+use super::Acceptance;
 use crate::{Attributes, PointFilter, SeriesKey, series::changed_attributes, shared};
 
 /// Series that changed for the worse at one point, or a runner that went silent.
@@ -19,7 +19,7 @@ pub struct Entry {
     #[serde(default, skip_serializing_if = "PointFilter::is_empty")]
     pub points: PointFilter,
     /// The newest result when the gate last failed for it; newer ones do not fail for it again.
-    pub failed: Time,
+    pub failed: Timestamp,
     /// The machine whose results stopped coming.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
@@ -35,7 +35,7 @@ pub struct Entry {
     pub accepted: Vec<Acceptance>,
     /// Since when a silent runner has results again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fixed: Option<Time>,
+    pub fixed: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ pub enum State {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Place {
     /// When its session began; its own time for a point from elsewhere.
-    pub time: Time,
+    pub time: Timestamp,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub revision: String,
     #[serde(flatten, with = "shared")]
@@ -95,7 +95,7 @@ pub struct Change {
     pub interval: Option<[f64; 2]>,
     /// First point of the level that is as before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fixed: Option<Time>,
+    pub fixed: Option<Timestamp>,
 }
 
 impl Change {
@@ -125,14 +125,12 @@ impl Entry {
     }
 
     /// Since when all that it is about is over.
-    pub(super) fn fixed_since(&self) -> Option<Time> {
+    pub(super) fn fixed_since(&self) -> Option<Timestamp> {
         match self.what {
             Kind::NoNewResult => self.fixed,
             Kind::Regressed => {
                 let mut fixed = self.series.iter().map(|change| change.fixed);
-                fixed.try_fold(Time::of(f64::NEG_INFINITY), |last, one| {
-                    Some(last.max(one?))
-                })
+                fixed.try_fold(Timestamp::MIN, |last, one| Some(last.max(one?)))
             }
         }
     }
@@ -141,16 +139,11 @@ impl Entry {
         if self.is_fixed() {
             return State::Fixed;
         }
-        let holds = |acceptance: &&Acceptance| !acceptance.has_expired(now);
-        let mut unfixed = self.series.iter().filter(|change| change.fixed.is_none());
         let all = if self.series.is_empty() {
-            let mut whole = self.accepted.iter().filter(holds);
+            let mut whole = self.accepted.iter().filter(|one| !one.has_expired(now));
             whole.any(|acceptance| acceptance.cells.is_empty() && acceptance.metrics.is_empty())
         } else {
-            unfixed.all(|change| {
-                let mut accepted = self.accepted.iter().filter(holds);
-                accepted.any(|acceptance| acceptance.is_for(change))
-            })
+            self.open(now).next().is_none()
         };
         if all { State::Accepted } else { State::Open }
     }
@@ -165,13 +158,13 @@ impl Entry {
     }
 
     /// Whether its range and another's share a place where a new level may have begun.
-    pub(super) fn overlaps(&self, good: Time, bad: Time) -> bool {
+    pub(super) fn overlaps(&self, good: Timestamp, bad: Timestamp) -> bool {
         let first_bad = self.first_bad.as_ref();
         first_bad.is_some_and(|first_bad| self.last_good.time < bad && good < first_bad.time)
     }
 
     /// Whether they overlap or lie side by side.
-    pub(super) fn touches(&self, good: Time, bad: Time) -> bool {
+    pub(super) fn touches(&self, good: Timestamp, bad: Timestamp) -> bool {
         let first_bad = self.first_bad.as_ref();
         first_bad.is_some_and(|first_bad| self.last_good.time <= bad && good <= first_bad.time)
     }

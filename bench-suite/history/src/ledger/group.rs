@@ -1,8 +1,9 @@
 //! One cause is one entry: changes whose ranges share a place are put together.
 
+use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-use super::{Change, Entry, Kind, Ledger, Place, Time};
+use super::{Change, Entry, Kind, Ledger, Place};
 use crate::PointFilter;
 
 /// A change that no entry has yet.
@@ -22,7 +23,7 @@ impl Ledger {
         &mut self,
         points: &PointFilter,
         fresh: Fresh,
-        failed: Time,
+        failed: Timestamp,
     ) -> Option<String> {
         let Fresh {
             change,
@@ -78,7 +79,7 @@ impl Ledger {
         &self,
         what: Kind,
         points: &PointFilter,
-        time: Time,
+        time: Timestamp,
         name: &str,
     ) -> String {
         let mut try_number = 0_u32;

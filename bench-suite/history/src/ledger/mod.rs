@@ -13,14 +13,13 @@ mod night;
 mod returned;
 mod seen;
 mod silence;
-mod time;
 
 pub use acceptance::Acceptance;
 pub use entry::{Change, Entry, Kind, Place, State};
 pub use file::LedgerFile;
 pub use seen::{Night, Seen};
-pub use time::Time;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{HistoryError, PointFilter, error::names};
@@ -38,7 +37,7 @@ pub struct Ledger {
 pub(crate) struct Followed {
     #[serde(default, skip_serializing_if = "PointFilter::is_empty")]
     pub(crate) points: PointFilter,
-    pub(crate) since: Time,
+    pub(crate) since: Timestamp,
 }
 
 impl Ledger {
@@ -74,8 +73,8 @@ impl Ledger {
 
     /// Forgets the entries that were fixed before a moment, and gives their IDs. What changed up to then
     /// in the points that they are of is no news any more: nothing opens them again.
-    pub fn prune(&mut self, fixed_before: Time) -> Vec<String> {
-        let is_old = |fixed: &Time| *fixed < fixed_before;
+    pub fn prune(&mut self, fixed_before: Timestamp) -> Vec<String> {
+        let is_old = |fixed: &Timestamp| *fixed < fixed_before;
         let mut gone = Vec::new();
         for entry in std::mem::take(&mut self.entries) {
             let Some(fixed) = entry.fixed_since().filter(is_old) else {
@@ -92,7 +91,7 @@ impl Ledger {
     }
 
     /// Since when these points are followed: from now on, where they were not before.
-    fn since(&mut self, points: &PointFilter, newest: Time) -> Time {
+    fn since(&mut self, points: &PointFilter, newest: Timestamp) -> Timestamp {
         let mut followed = self.followed.iter();
         let known = followed
             .find(|one| one.points == *points)

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use judge::{compare::Options, family::q_values};
 
-use super::{Ledger, Night, Seen, State, Time, group::Fresh, known::Known, silence::newest_of};
+use super::{Ledger, Night, Seen, State, group::Fresh, known::Known, silence::newest_of};
 use crate::PointFilter;
 
 impl Ledger {
@@ -12,7 +12,7 @@ impl Ledger {
     pub fn update(&mut self, points: &PointFilter, seen: &[Seen], now: Timestamp) -> Night {
         let mut night = Night::default();
         let newest = seen.iter().filter_map(|one| one.places.last());
-        let Some(newest) = newest.map(|place| place.time).reduce(Time::max) else {
+        let Some(newest) = newest.map(|place| place.time).reduce(Timestamp::max) else {
             return night;
         };
         let since = self.since(points, newest);
@@ -48,7 +48,12 @@ impl Ledger {
 
     /// The changes that no entry has, the surest first. What an entry has already is brought up to
     /// date.
-    fn unknown_changes(&mut self, points: &PointFilter, seen: &[Seen], since: Time) -> Vec<Fresh> {
+    fn unknown_changes(
+        &mut self,
+        points: &PointFilter,
+        seen: &[Seen],
+        since: Timestamp,
+    ) -> Vec<Fresh> {
         let mut unknown: Vec<(f64, Option<Fresh>)> = Vec::new();
         for one in seen {
             let before = unknown.len();
@@ -94,7 +99,9 @@ impl Ledger {
             }
             let ends = entry.accepted.iter();
             let ends = ends.filter(|one| one.has_expired(now));
-            let end = ends.filter_map(super::Acceptance::end).reduce(Time::max);
+            let end = ends
+                .filter_map(super::Acceptance::end)
+                .reduce(Timestamp::max);
             if let Some(end) = end.filter(|end| *end > entry.failed) {
                 entry.failed = end.max(newest);
                 night.expired.push(entry.id.clone());

@@ -1,8 +1,9 @@
 //! Whether levels are back.
 
+use jiff::Timestamp;
 use judge::{compare::Verdict, trend::is_beyond};
 
-use super::{Change, Ledger, Seen, Time};
+use super::{Change, Ledger, Seen};
 use crate::PointFilter;
 
 /// Of so much of a change that is gone the level has returned.
@@ -16,7 +17,7 @@ const LEAST_POINTS: usize = 3;
 impl Seen<'_> {
     /// The newest level, where it has points enough, and where it begins: after the last change
     /// since a place, or else there.
-    fn newest_level(&self, since: Time) -> Option<(f64, usize)> {
+    fn newest_level(&self, since: Timestamp) -> Option<(f64, usize)> {
         let first = self.places.iter().position(|place| place.time >= since)?;
         let last = self.found.change_points.last().map_or(0, |last| last.index);
         let start = first.max(last);
@@ -26,7 +27,7 @@ impl Seen<'_> {
     }
 
     /// Whether it got better anywhere after a moment.
-    fn improved_after(&self, time: Time) -> bool {
+    fn improved_after(&self, time: Timestamp) -> bool {
         let mut changes = self.found.change_points.iter();
         changes.any(|change| {
             self.places[change.index].time > time

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Change, Entry, Kind, Ledger, Night, Place, Seen, Time};
+use jiff::Timestamp;
+
+use super::{Change, Entry, Kind, Ledger, Night, Place, Seen};
 use crate::PointFilter;
 
 impl Ledger {
@@ -71,7 +73,7 @@ fn newest(all: &[&Seen]) -> Option<Place> {
 }
 
 /// The newest result of those that an entry is about.
-pub(super) fn newest_of(entry: &Entry, seen: &[Seen]) -> Option<Time> {
+pub(super) fn newest_of(entry: &Entry, seen: &[Seen]) -> Option<Timestamp> {
     let about: Vec<&Seen> = seen.iter().filter(|one| is_about(entry, one)).collect();
     newest(&about).map(|place| place.time)
 }

@@ -1,6 +1,6 @@
 //! What is kept in mind of regressions, night after night.
 
-use history::{Acceptance, Attributes, HistoryError, Ledger, Night, State, Time};
+use history::{Acceptance, Attributes, HistoryError, Ledger, Night, State};
 
 use crate::nights::{Series, extend, look, moment, series, time};
 
@@ -131,15 +131,15 @@ fn what_was_pruned_is_no_news() {
     every_night(&mut ledger, 30, &[("a", &level)]);
     assert_eq!(ledger.entries().len(), 3, "{ledger:?}");
     let ids: Vec<String> = ledger.entries().iter().map(|one| one.id.clone()).collect();
-    assert!(ledger.prune(Time::of(time(40))).is_empty());
-    let gone = ledger.prune(Time::of(time(60)));
+    assert!(ledger.prune(history::moment(time(40))).is_empty());
+    let gone = ledger.prune(history::moment(time(60)));
     let [first] = &gone[..] else {
         panic!("the first entry: {gone:?}")
     };
     assert!(ids.contains(first));
     assert!(ledger.entry(first).is_err());
     // The one that is open stays, whatever the date.
-    assert_eq!(ledger.prune(Time::of(time(1000))).len(), 1);
+    assert_eq!(ledger.prune(history::moment(time(1000))).len(), 1);
     let [open] = ledger.entries() else {
         panic!("the open entry: {ledger:?}")
     };

@@ -1,6 +1,6 @@
 //! Nights made up for the ledger: series of numbers, looked at night by night.
 
-use history::{Attributes, Ledger, Night, Place, PointFilter, Seen, SeriesKey, Time};
+use history::{Attributes, Ledger, Night, Place, PointFilter, Seen, SeriesKey};
 use jiff::Timestamp;
 use judge::{
     compare::Direction,
@@ -53,7 +53,7 @@ impl Series {
             value,
         });
         self.places.push(Place {
-            time: Time::of(time(night)),
+            time: history::moment(time(night)),
             revision,
             attributes: attributes.into(),
         });
@@ -86,7 +86,7 @@ pub(crate) fn look(ledger: &mut Ledger, all: &[Series], night: usize) -> Night {
             overdue: one
                 .places
                 .last()
-                .is_some_and(|last| now - last.time.seconds() > 3.5 * DAY),
+                .is_some_and(|last| now - last.time.as_duration().as_secs_f64() > 3.5 * DAY),
         })
         .collect();
     ledger.update(&PointFilter::default(), &seen, moment(night))

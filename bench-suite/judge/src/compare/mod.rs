@@ -176,17 +176,12 @@ fn check_values(blocks: &[Block]) -> Result<(), CompareError> {
 
 fn check_settings(metric: &Measurement, alpha: f64) -> Result<(), CompareError> {
     let threshold = metric.threshold;
-    if !(alpha > 0.0 && alpha < 1.0) {
-        let expected = "a number between 0 and 1";
-        return Err(CompareError(format!(
-            "alpha is {alpha}, expected {expected}"
-        )));
-    }
-    if !(threshold.is_finite() && threshold >= 0.0) {
-        let expected = "a number of at least 0";
-        return Err(CompareError(format!(
-            "threshold is {threshold}, expected {expected}"
-        )));
-    }
-    Ok(())
+    let problem = if !(alpha > 0.0 && alpha < 1.0) {
+        format!("alpha is {alpha}, expected a number between 0 and 1")
+    } else if !(threshold.is_finite() && threshold >= 0.0) {
+        format!("threshold is {threshold}, expected a number of at least 0")
+    } else {
+        return Ok(());
+    };
+    Err(CompareError(problem))
 }

@@ -123,12 +123,7 @@ impl Verdict {
 
 impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Improved => "improved",
-            Self::Regressed => "regressed",
-            Self::Unchanged => "unchanged",
-            Self::Inconclusive => "inconclusive",
-        })
+        self.serialize(f)
     }
 }
 
@@ -183,19 +178,6 @@ pub enum Method {
     BetweenSessions,
     /// Too few usable blocks, or values that have no ratio.
     None,
-}
-
-impl std::fmt::Display for Method {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Exact => "exact",
-            Self::Combined => "paired t, Welch's t and ranks on logarithms",
-            Self::Moderated => "moderated t and ranks on logarithms",
-            Self::TwoModes => "shares of two values",
-            Self::BetweenSessions => "t by the variance between sessions",
-            Self::None => "none",
-        })
-    }
 }
 
 /// One metric of one pair of cells, judged.
@@ -264,10 +246,7 @@ pub enum BaseOrHead {
 
 impl std::fmt::Display for BaseOrHead {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Base => "base",
-            Self::Head => "head",
-        })
+        self.serialize(f)
     }
 }
 

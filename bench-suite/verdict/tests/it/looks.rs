@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use judge::compare::Verdict;
 use record::{Deciding, ImageFacts, Look, Record, Session, SidesCompared};
-use verdict::{CompareError, Options, SessionError, Verdicts, compare_session};
+use verdict::{CompareError, Options, Verdicts, compare_session};
 
 use crate::support::{records, runs, session};
 
@@ -103,10 +103,7 @@ fn what_is_open_is_told_until_blocks_decide_it() {
 fn looks_that_cannot_have_been_are_refused() {
     let session = looked(&[(3, 0.5), (6, 0.5)]);
     let error = compare_session(&session, &both(99.0), &Options::default()).unwrap_err();
-    assert!(
-        matches!(error, SessionError::Compare(CompareError::Looks { .. })),
-        "{error}"
-    );
+    assert!(matches!(error, CompareError::Looks { .. }), "{error}");
     assert!(error.to_string().contains("`deciding`"), "{error}");
 }
 

@@ -2,7 +2,7 @@
 
 use judge::compare::Verdict;
 use record::{Outcome, Reason, Record, Session, Stage};
-use verdict::{CompareError, MetricVerdict, Options, SessionError, Sessions, compare_sessions};
+use verdict::{CompareError, MetricVerdict, Options, Sessions, compare_sessions};
 
 use crate::support::{records, runs, session};
 
@@ -89,7 +89,7 @@ fn another_machine_is_refused_though_drivers_may_differ() {
     let side = |name, sessions| Sessions { name, sessions };
     let (base, head) = (side("before", &*base), side("after", &*head));
     let refused = compare_sessions(base, head, "old", &Options::default()).unwrap_err();
-    let SessionError::Compare(CompareError::EnvironmentsDiffer { what, .. }) = refused else {
+    let CompareError::EnvironmentsDiffer { what, .. } = refused else {
         panic!("{refused}");
     };
     assert_eq!(what, "machines");

@@ -16,7 +16,7 @@ use super::{
 };
 
 pub(super) fn records(input: &[u8], _: &Path) -> Result<bool, String> {
-    let found = record::fuzzing::records(input);
+    let found = record::Records::of(input);
     for words in found.left_out() {
         said(&words)?;
     }
@@ -26,7 +26,7 @@ pub(super) fn records(input: &[u8], _: &Path) -> Result<bool, String> {
             .map_err(|error| format!("not written: {error}"))?;
         written.push(b'\n');
     }
-    let again = record::fuzzing::records(&written);
+    let again = record::Records::of(&written);
     if let Some(words) = again.left_out().first() {
         return Err(format!("refused once it was written: {words}"));
     }

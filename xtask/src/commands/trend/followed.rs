@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use history::{Place, SeriesInfo, SeriesKey, Time};
+use history::{Place, SeriesInfo, SeriesKey, moment};
 use jiff::Timestamp;
 use judge::{
     compare::Verdict,
@@ -73,7 +73,7 @@ impl Followed {
     ) -> Self {
         let last = news.map(|place| &found.change_points[place]);
         let places = points.iter().map(|point| Place {
-            time: Time::of(point.timestamp),
+            time: moment(point.timestamp),
             revision: point.revision.clone(),
             attributes: Arc::default(),
         });
@@ -122,7 +122,7 @@ impl Followed {
         }
         let threshold = points.last().and_then(|point| point.threshold);
         let places = points.iter().map(|point| Place {
-            time: Time::of(point.origin.session_began),
+            time: moment(point.origin.session_began),
             revision: point.origin.revision.clone(),
             attributes: Arc::clone(&point.origin.attributes),
         });

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use history::{Entry, Kind, LedgerFile, Night, PointFilter, Seen, SeriesKey, State, Time};
+use history::{Entry, Kind, LedgerFile, Night, PointFilter, Seen, SeriesKey, State};
 use jiff::Timestamp;
 use reports::{
     format::Quantity,
@@ -130,12 +130,12 @@ pub(crate) fn usual(entry: &Entry, now: Timestamp) -> Standing {
 
 pub(crate) fn shown(entry: &Entry, standing: Standing, now: Timestamp) -> Shown {
     let spot = |place: &history::Place| Spot {
-        time: place.time.seconds(),
+        time: place.time.as_duration().as_secs_f64(),
         revision: place.revision.clone(),
     };
     let silent = entry.machine.clone().map(|machine| {
-        let age = Time::from(now).seconds() - entry.last_good.time.seconds();
-        (machine, age)
+        let age = now.duration_since(entry.last_good.time);
+        (machine, age.as_secs_f64())
     });
     let first_bad = entry.first_bad.as_ref();
     let changes = first_bad.into_iter().flat_map(|bad| {

@@ -1,13 +1,31 @@
-//! What runs of several ranks are against those of the fewest.
+//! What runs of a session are against each other, and do for each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use record::Record;
 
 use crate::{
     Metric,
-    catalogue::{SCALING_EFFICIENCY, STEP_RATE, THROUGHPUT},
+    catalogue::{FIRST_STEP, SCALING_EFFICIENCY, STEP_RATE, THROUGHPUT, WARMUP},
 };
+
+/// Works out what follows from several runs of a session, so that no record holds it.
+pub fn across_runs(records: &mut [Record]) {
+    add_scaling(records);
+    leave_out_the_filling(records);
+}
+
+/// Session, image, suite and scenario.
+fn scenario(record: &Record) -> [String; 4] {
+    let Record {
+        session,
+        image,
+        suite,
+        scenario,
+        ..
+    } = record;
+    [session, image, suite, scenario].map(String::clone)
+}
 
 /// The axis that counts ranks.
 const AXIS: &str = "ranks";
@@ -27,17 +45,11 @@ fn count(record: &Record) -> usize {
 /// Adds the scaling efficiency to the values of each run of more ranks than the fewest of its cell
 /// otherwise, in the same session: against the run of the fewest in the same block, or the median of
 /// all these where that one failed.
-pub(crate) fn add_scaling(records: &mut [Record]) {
+fn add_scaling(records: &mut [Record]) {
     let mut alike: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (place, record) in records.iter().enumerate() {
         if record.axes.contains_key(AXIS) && each(record).is_some() {
-            let names = [
-                &record.session,
-                &record.image,
-                &record.suite,
-                &record.scenario,
-            ];
-            let key = (names.map(String::clone), record.axes.without(AXIS));
+            let key = (scenario(record), record.axes.without(AXIS));
             alike.entry(key).or_default().push(place);
         }
     }
@@ -57,6 +69,27 @@ pub(crate) fn add_scaling(records: &mut [Record]) {
             if let Some(each) = each(record) {
                 let name = SCALING_EFFICIENCY.name.to_owned();
                 record.values.insert(name, each / base);
+            }
+        }
+    }
+}
+
+/// Takes the warm-up from the first good run of each cell whose runs share a kernel cache: it fills the
+/// cache that the others find full, and has the warm-up of a cell without one.
+fn leave_out_the_filling(records: &mut [Record]) {
+    let shares = |record: &Record| {
+        let cache = record.axes.get("kernel_cache");
+        record.outcome.is_ok() && cache.is_some_and(|of| of == "session")
+    };
+    let mut places: Vec<usize> = (0..records.len()).collect();
+    places.retain(|place| shares(&records[*place]));
+    places.sort_by_key(|place| records[*place].order);
+    let mut filled = BTreeSet::new();
+    for place in places {
+        let record = &mut records[place];
+        if filled.insert((scenario(record), record.axes.clone())) {
+            for metric in [&WARMUP, &FIRST_STEP] {
+                record.values.remove(metric.name);
             }
         }
     }
@@ -111,5 +144,35 @@ mod tests {
         let mut alone = [run(2, 0, 100.0)];
         add_scaling(&mut alone);
         assert_eq!(SCALING_EFFICIENCY.of(&alone[0]), None);
+    }
+
+    #[test]
+    fn the_run_that_fills_a_shared_cache_has_no_warm_up() {
+        let run = |order, cache: &str, is_ok: bool| Record {
+            order,
+            axes: [("kernel_cache".to_owned(), cache.to_owned())]
+                .into_iter()
+                .collect(),
+            outcome: if is_ok {
+                record::Outcome::Ok
+            } else {
+                record::Outcome::failed(
+                    record::Reason::OutOfMemory,
+                    record::Stage::Workload(protocol::Phase::Warmup),
+                    "",
+                )
+            },
+            values: [(WARMUP.name.to_owned(), 14.0)].into(),
+            ..Record::default()
+        };
+        let mut records = [
+            run(3, "session", true),
+            run(0, "session", false),
+            run(2, "session", true),
+            run(1, "run", true),
+        ];
+        leave_out_the_filling(&mut records);
+        let known = records.map(|record| record.values.contains_key(WARMUP.name));
+        assert_eq!(known, [true, true, false, true]);
     }
 }
