@@ -192,6 +192,7 @@ fn each_tool_is_known_in_one_room() {
     };
     assert_eq!(directly("bollard"), ["engine"].into());
     assert_eq!(directly("tch"), ["libtorch", "scenario"].into());
+    assert_eq!(directly("plotters"), ["reports"].into());
     assert_eq!(directly("clap"), ["torchgauge"].into());
     for room in [
         "protocol",

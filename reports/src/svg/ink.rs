@@ -7,6 +7,9 @@
 
 use std::fmt::Write as _;
 
+use plotters::style::Color;
+use plotters_backend::BackendColor;
+
 /// What a stroke, an area or a text is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ink {
@@ -30,10 +33,23 @@ pub(crate) enum Ink {
     Part(u8),
 }
 
+const FIXED: [Ink; 9] = [
+    Ink::Text,
+    Ink::Muted,
+    Ink::Label,
+    Ink::Paper,
+    Ink::Grid,
+    Ink::Axis,
+    Ink::Band,
+    Ink::Danger,
+    Ink::Rule,
+];
+const FIRST_SERIES: u8 = 9;
+const FIRST_PART: u8 = 17;
 /// Colours of series and of parts, before they repeat.
 const EACH: u8 = 8;
 
-/// Name, light, dark.
+/// Name, light, dark: [`FIXED`], then the series, then the parts.
 const COLOURS: [(&str, &str, &str); 25] = [
     ("text", "#1b1f24", "#e8eaed"),
     ("muted", "#59636e", "#a3acb6"),
@@ -67,26 +83,39 @@ impl Ink {
         Self::Series(u8::try_from(place % usize::from(EACH)).unwrap_or(0))
     }
 
-    /// Its place in [`COLOURS`].
-    fn index(self) -> usize {
+    fn index(self) -> u8 {
         match self {
-            Self::Text => 0,
-            Self::Muted => 1,
-            Self::Label => 2,
-            Self::Paper => 3,
-            Self::Grid => 4,
-            Self::Axis => 5,
-            Self::Band => 6,
-            Self::Danger => 7,
-            Self::Rule => 8,
-            Self::Series(place) => 9 + usize::from(place % EACH),
-            Self::Part(place) => 17 + usize::from(place % EACH),
+            Self::Series(place) => FIRST_SERIES + place % EACH,
+            Self::Part(place) => FIRST_PART + place % EACH,
+            fixed => (0..)
+                .zip(FIXED)
+                .find(|(_, ink)| *ink == fixed)
+                .map_or(0, |(index, _)| index),
         }
     }
 
     /// The role's name in classes and variables.
     pub(crate) fn name(self) -> &'static str {
-        COLOURS[self.index()].0
+        COLOURS[usize::from(self.index())].0
+    }
+
+    /// The role that plotters was given as a colour.
+    pub(super) fn of((_, _, index): (u8, u8, u8)) -> Self {
+        match index {
+            FIRST_PART.. => Self::Part(index - FIRST_PART),
+            FIRST_SERIES.. => Self::Series(index - FIRST_SERIES),
+            fixed => FIXED[usize::from(fixed)],
+        }
+    }
+}
+
+/// plotters hands colours through to its backend, where the last byte says which role it is.
+impl Color for Ink {
+    fn to_backend_color(&self) -> BackendColor {
+        BackendColor {
+            alpha: 1.0,
+            rgb: (0, 0, self.index()),
+        }
     }
 }
 
@@ -130,16 +159,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn series_and_parts_are_called_by_their_number() {
-        for place in 0..EACH {
-            assert_eq!(Ink::Series(place).name(), format!("series-{place}"));
-            assert_eq!(Ink::Part(place + EACH).name(), format!("part-{place}"));
+    fn every_role_comes_back_from_plotters() {
+        let all = FIXED
+            .into_iter()
+            .chain((0..EACH).map(Ink::Series))
+            .chain((0..EACH).map(Ink::Part));
+        for (ink, (name, ..)) in all.zip(COLOURS) {
+            assert_eq!((Ink::of(ink.rgb()), ink.name()), (ink, name));
         }
-        assert_eq!(
-            [Ink::Text, Ink::Rule].map(Ink::name),
-            ["text", "rule"],
-            "the first and the last that are no series"
-        );
     }
 
     /// Contrast by WCAG 2.2: (lighter + 0.05) / (darker + 0.05) of relative luminances.
@@ -167,7 +194,7 @@ mod tests {
             matches!(name, "text" | "muted" | "label" | "danger") || name.starts_with("series")
         };
         for behind in [Ink::Paper, Ink::Band] {
-            let (_, light_paper, dark_paper) = COLOURS[behind.index()];
+            let (_, light_paper, dark_paper) = COLOURS[usize::from(behind.index())];
             for (name, light, dark) in COLOURS.into_iter().filter(|(name, ..)| is_text(name)) {
                 assert!(contrast(light, light_paper) >= 4.5, "{name} in light");
                 assert!(contrast(dark, dark_paper) >= 4.5, "{name} in dark");

@@ -1,15 +1,34 @@
-//! Drawing, in pixels of the page: SVG whose colours are classes, so that they follow light, dark and
-//! print.
+//! Drawing through plotters, in pixels of the page.
 //!
-//! Coordinates are whole numbers, so that [`Canvas`] draws on paper ten times as large, and the view box
-//! brings that back.
+//! plotters knows whole pixels only, so [`Canvas`] draws on paper ten times as large, and the view
+//! box brings that back.
 
+mod area;
+mod backend;
 pub(crate) mod ink;
 
-use self::ink::Ink;
+use std::{cell::RefCell, rc::Rc};
+
+use plotters::{
+    coord::Shift,
+    drawing::{DrawingArea, IntoDrawingArea},
+    element::{Circle, Drawable, PathElement, PointCollection, Polygon, Rectangle, Text},
+    style::{
+        Color as _, FontDesc, FontFamily, FontStyle, TextStyle,
+        text_anchor::{Pos, VPos},
+    },
+};
+
+pub(crate) use plotters::style::text_anchor::HPos as Anchor;
+
+pub(crate) use self::area::Area;
+use self::{
+    backend::{Backend, escape},
+    ink::Ink,
+};
 use crate::words::format;
 
-/// Units of the paper in one pixel of the page.
+/// plotters' pixels in one pixel of the page.
 const UNITS: f64 = 10.0;
 /// Width of every drawing. A telephone shows it a fifth smaller, a wide page two side by side a
 /// third larger; the sizes of text are made for both.
@@ -20,54 +39,6 @@ pub(crate) const TEXT: f64 = 12.5;
 pub(crate) const SMALL: f64 = 11.5;
 /// From one line of text to the next, in sizes of the text.
 pub(crate) const LEADING: f64 = 1.22;
-
-/// A box on the paper.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Area {
-    pub(crate) left: f64,
-    pub(crate) top: f64,
-    pub(crate) right: f64,
-    pub(crate) bottom: f64,
-}
-
-impl Area {
-    /// Between its upper left and its lower right corner.
-    pub(crate) const fn of((left, top): (f64, f64), (right, bottom): (f64, f64)) -> Self {
-        Self {
-            left,
-            top,
-            right,
-            bottom,
-        }
-    }
-
-    pub(crate) fn around((x, y): (f64, f64), width: f64, height: f64) -> Self {
-        let (half_width, half_height) = (width / 2.0, height / 2.0);
-        Self::of(
-            (x - half_width, y - half_height),
-            (x + half_width, y + half_height),
-        )
-    }
-
-    pub(crate) fn width(&self) -> f64 {
-        self.right - self.left
-    }
-
-    pub(crate) fn middle(&self) -> (f64, f64) {
-        (
-            f64::midpoint(self.left, self.right),
-            f64::midpoint(self.top, self.bottom),
-        )
-    }
-
-    /// Whether the two share more than an edge.
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        self.left < other.right
-            && other.left < self.right
-            && self.top < other.bottom
-            && other.top < self.bottom
-    }
-}
 
 /// The shapes of marks, in the order of series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,24 +114,17 @@ impl Dashes {
     }
 }
 
-/// Where a text stands beside its place.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Anchor {
-    Left,
-    Center,
-    Right,
-}
-
 /// Paper to draw on, in pixels of the page, from the upper left.
 pub(crate) struct Canvas {
-    svg: Svg,
+    area: DrawingArea<Backend, Shift>,
+    out: Rc<RefCell<String>>,
     has_hints: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Svg {
     /// Width and height of the view box.
-    pub(crate) size: (i32, i32),
+    pub(crate) size: (u32, u32),
     /// What stands inside the `svg` element.
     pub(crate) body: String,
 }
@@ -189,19 +153,31 @@ impl Svg {
 impl Canvas {
     /// As wide as every drawing; without hints where there are too many of them.
     pub(crate) fn new(height: f64, has_hints: bool) -> Self {
-        let (size, body) = ((whole(WIDTH), whole(height)), String::new());
-        let svg = Svg { size, body };
-        Self { svg, has_hints }
+        let out = Rc::new(RefCell::new(String::new()));
+        let size = (whole(WIDTH).unsigned_abs(), whole(height).unsigned_abs());
+        let area = Backend {
+            out: Rc::clone(&out),
+            size,
+        }
+        .into_drawing_area();
+        Self {
+            area,
+            out,
+            has_hints,
+        }
     }
 
     pub(crate) fn finish(self) -> Svg {
-        self.svg
+        Svg {
+            size: self.area.dim_in_pixel(),
+            body: self.out.take(),
+        }
     }
 
     pub(crate) fn line(&mut self, points: &[(f64, f64)], ink: Ink, width: f64) {
-        let (width, points) = (whole(width), self.points(points));
-        let place = format!("stroke-width=\"{width}\" points=\"{points}\"");
-        self.element("polyline", "s", ink, &place);
+        let style = ink.stroke_width(whole(width).unsigned_abs());
+        let path: Vec<_> = points.iter().copied().map(spot).collect();
+        self.draw(&PathElement::new(path, style));
     }
 
     pub(crate) fn level(&mut self, (from, to): (f64, f64), y: f64, ink: Ink, width: f64) {
@@ -218,16 +194,8 @@ impl Canvas {
 
     /// A filled box that what lies behind it shines through.
     pub(crate) fn fill_through(&mut self, area: Area, ink: Ink, opacity: f64) {
-        let (one, other) = (
-            self.spot((area.left, area.top)),
-            self.spot((area.right, area.bottom)),
-        );
-        let (x, y) = (one.0.min(other.0), one.1.min(other.1));
-        let (width, height) = (one.0.abs_diff(other.0), one.1.abs_diff(other.1));
-        let through = Some(opacity).filter(|opacity| *opacity < 1.0);
-        let through = through.map(|opacity| format!("opacity=\"{opacity}\" "));
-        let place = format!("x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"");
-        self.element("rect", "f", ink, &(through.unwrap_or_default() + &place));
+        let corners = [spot((area.left, area.top)), spot((area.right, area.bottom))];
+        self.draw(&Rectangle::new(corners, ink.mix(opacity).filled()));
     }
 
     pub(crate) fn mark(&mut self, (x, y): (f64, f64), size: f64, look: Look) {
@@ -235,9 +203,8 @@ impl Canvas {
         let half = size / 2.0;
         match shape {
             Shape::Disc => {
-                let ((x, y), radius) = (self.spot((x, y)), whole(half));
-                let place = format!("cx=\"{x}\" cy=\"{y}\" r=\"{radius}\"");
-                self.element("circle", "f", ink, &place);
+                let radius = whole(half).unsigned_abs();
+                self.draw(&Circle::new(spot((x, y)), radius, ink.filled()));
             }
             Shape::Square => self.fill(Area::around((x, y), size * 0.9, size * 0.9), ink),
             Shape::Triangle => {
@@ -269,7 +236,7 @@ impl Canvas {
 
     /// A line of text at the height of its middle.
     pub(crate) fn text(&mut self, text: &str, at: (f64, f64), anchor: Anchor, size: f64, ink: Ink) {
-        self.write(text, at, (anchor, size), ink, "");
+        self.write(text, at, anchor, size, ink, FontStyle::Normal);
     }
 
     pub(crate) fn small(&mut self, text: &str, at: (f64, f64), anchor: Anchor) {
@@ -277,7 +244,7 @@ impl Canvas {
     }
 
     pub(crate) fn bold(&mut self, text: &str, at: (f64, f64), anchor: Anchor, size: f64, ink: Ink) {
-        self.write(text, at, (anchor, size), ink, " font-weight=\"bold\"");
+        self.write(text, at, anchor, size, ink, FontStyle::Bold);
     }
 
     /// Whatever `draw` draws shows `hint` under the pointer.
@@ -307,64 +274,49 @@ impl Canvas {
 
     /// Whatever `draw` draws stands in a group that begins so.
     pub(crate) fn group(&mut self, begin: &str, draw: impl FnOnce(&mut Self)) {
-        self.svg.body.push_str(begin);
+        self.out.borrow_mut().push_str(begin);
         draw(self);
-        self.svg.body.push_str("</g>\n");
+        self.out.borrow_mut().push_str("</g>\n");
     }
 
     fn write(
         &mut self,
         text: &str,
         at: (f64, f64),
-        (anchor, size): (Anchor, f64),
+        anchor: Anchor,
+        size: f64,
         ink: Ink,
-        weight: &str,
+        style: FontStyle,
     ) {
-        let anchor = match anchor {
-            Anchor::Left => "start",
-            Anchor::Center => "middle",
-            Anchor::Right => "end",
-        };
-        let ((x, y), ink, size) = (self.spot(at), ink.name(), size * UNITS);
-        let text = escape(&format::clean(text));
-        self.svg.body += &format!(
-            "<text class=\"f-{ink}\" x=\"{x}\" y=\"{y}\" dy=\"0.5ex\" text-anchor=\"{anchor}\" \
-             font-size=\"{size}\"{weight}>{text}</text>\n"
-        );
+        let font = FontDesc::new(FontFamily::SansSerif, size * UNITS, style);
+        let style = TextStyle::from(font)
+            .color(&ink)
+            .pos(Pos::new(anchor, VPos::Center));
+        self.draw(&Text::new(format::clean(text), spot(at), style));
     }
 
     fn polygon(&mut self, corners: &[(f64, f64)], ink: Ink) {
-        let corners = format!("points=\"{}\"", self.points(corners));
-        self.element("polygon", "f", ink, &corners);
+        let corners: Vec<_> = corners.iter().copied().map(spot).collect();
+        self.draw(&Polygon::new(corners, ink.filled()));
     }
 
-    fn element(&mut self, name: &str, class: &str, ink: Ink, attributes: &str) {
-        let ink = ink.name();
-        self.svg.body += &format!("<{name} class=\"{class}-{ink}\" {attributes}/>\n");
+    fn draw<E>(&mut self, element: &E)
+    where
+        for<'e> &'e E: PointCollection<'e, (i32, i32)>,
+        E: Drawable<Backend>,
+    {
+        // The backend writes to a string, which cannot fail.
+        let _ = self.area.draw(element);
     }
-
-    fn points(&self, points: &[(f64, f64)]) -> String {
-        let points = points.iter().map(|point| self.spot(*point));
-        let points = points.map(|(x, y)| format!("{x},{y}"));
-        points.collect::<Vec<_>>().join(" ")
-    }
-
-    /// A place on the paper; beyond its edges there is none.
-    fn spot(&self, (x, y): (f64, f64)) -> (i32, i32) {
-        let (right, bottom) = self.svg.size;
-        (whole(x).clamp(0, right), whole(y).clamp(0, bottom))
-    }
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }
 
 /// A text as an attribute between double quotes.
 pub(crate) fn attribute(text: &str) -> String {
     escape(&format::clean(text)).replace('"', "&quot;")
+}
+
+fn spot((x, y): (f64, f64)) -> (i32, i32) {
+    (whole(x), whole(y))
 }
 
 #[expect(
