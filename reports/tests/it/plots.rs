@@ -49,10 +49,16 @@ fn attributed_cells_are_indented_tables_in_a_terminal() {
     assert_eq!(of(Fake::gpu().source()), "");
     let found = of(support::swept());
     let row = |start: &str| {
-        let row = found.lines().find(|line| line.trim_start().starts_with(start));
+        let row = found
+            .lines()
+            .find(|line| line.trim_start().starts_with(start));
         row.unwrap_or_else(|| panic!("{start} in {found}"))
     };
-    assert_eq!(found.matches("forward keeps").count(), 4, "a table a cell: {found}");
+    assert_eq!(
+        found.matches("forward keeps").count(),
+        4,
+        "a table a cell: {found}"
+    );
     assert!(found.starts_with("sweep, "), "{found}");
     let depth = |start| row(start).find(start).unwrap();
     assert_eq!(depth("encoder.layer"), depth("step") + 2);
