@@ -46,26 +46,31 @@ def _watched(hook):
 class _Watch:
     """Sees the import of torch, and nothing after it."""
 
+    def __init__(self):
+        self._is_asking = False
+
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
+        if name != "torch" or self._is_asking:
             return None
         import importlib.util  # Slow to load, and few programs have it loaded.
 
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        # Others ask as well, such as transformers, which only looks whether torch is there.
+        self._is_asking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._is_asking = False
         loader = getattr(spec, "loader", None)
         if loader is None or not hasattr(loader, "exec_module"):
             return spec
         execute = loader.exec_module
 
         def exec_module(module):
+            # The program may try again where this fails.
+            execute(module)
             del loader.exec_module
-            try:
-                execute(module)
-            except BaseException:
-                # The program may try again.
-                sys.meta_path.insert(0, self)
-                raise
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
             _attach(module)
 
         loader.exec_module = exec_module

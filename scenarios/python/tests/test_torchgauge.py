@@ -269,6 +269,11 @@ class Hook(unittest.TestCase):
             run = Run(program, {}, variables={"FAKE_BROKEN": marker})
         self.assertEqual((run.status, len(run.steps())), (0, 3))
 
+    def test_a_library_that_asks_whether_torch_is_there_before_anybody_imports_it(self):
+        program = "import importlib.util\nassert importlib.util.find_spec('torch')\n"
+        run = Run(program + textwrap.dedent(LOOP), {})
+        self.assertEqual((run.status, run.said, len(run.steps())), (0, "", 3))
+
     def test_a_hook_of_somebody_else_is_called_as_ever(self):
         program = """
             import torch

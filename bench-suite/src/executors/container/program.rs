@@ -29,9 +29,9 @@ pub(in crate::executors) const BY_SIGTERM: Duration = Duration::from_secs(5);
 
 /// How a program that has reported all was ended.
 pub(in crate::executors) const ENDED: &str =
-    "the program went on after its measured steps and was ended by SIGTERM";
+    "the program went on after all was measured and was ended by SIGTERM";
 pub(in crate::executors) const KILLED: &str =
-    "the program went on after its measured steps, ignored SIGTERM, and was ended by SIGKILL";
+    "the program went on after all was measured, ignored SIGTERM, and was ended by SIGKILL";
 
 /// A container that runs a program in place of the built-in workload: as its image says, where the
 /// program says nothing else.
