@@ -1,7 +1,7 @@
 //! Keeping the cache to a size: what was used longest ago goes first.
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     fs::{self, File, FileTimes},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
@@ -11,6 +11,15 @@ use std::{
 
 use super::{Cache, FOLDERS, LIBRARIES};
 use crate::{Result, error::at};
+
+/// Something that is kept or goes as a whole.
+struct Thing {
+    place: PathBuf,
+    bytes: u64,
+    used: SystemTime,
+    /// Libraries of the cache that it has names for, by inode.
+    libraries: BTreeMap<u64, u64>,
+}
 
 impl Cache {
     /// Says that something of the cache is used now. What is not the cache's own is left alone.
@@ -39,7 +48,7 @@ impl Cache {
         if !self.unweighed.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        let total = self.size()?;
+        let (oldest, total, left) = self.oldest(limit)?;
         if total <= limit {
             return Ok(());
         }
@@ -54,10 +63,10 @@ impl Cache {
             ));
             return Ok(());
         }
-        let removed = self.remove_oldest(total, limit);
+        let removed = self.remove_all(&oldest);
         self.in_use.lock_shared().map_err(at(&self.root))?;
-        let (removed, left) = removed?;
-        let what = match removed {
+        removed?;
+        let what = match oldest.len() {
             0 => "all of it is in use".to_owned(),
             count => format!("removed {count} that were used longest ago"),
         };
@@ -70,45 +79,62 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes what was used longest ago, one after the other; how many went, and the bytes that are
-    /// left.
-    fn remove_oldest(&self, total: u64, limit: u64) -> Result<(usize, u64)> {
-        let (mut removed, mut left) = (0, total);
-        for (_, place) in self.things()? {
+    /// What was used longest ago, as far as it must go for `limit`, with what removing it frees; the
+    /// bytes of all, and what is left then.
+    fn oldest(&self, limit: u64) -> Result<(Vec<Thing>, u64, u64)> {
+        let mut things = self.things()?;
+        let mut owners: BTreeMap<u64, usize> = BTreeMap::new();
+        let mut total: u64 = things.iter().map(|thing| thing.bytes).sum();
+        for (inode, bytes) in things.iter().flat_map(|thing| &thing.libraries) {
+            let owners = owners.entry(*inode).or_default();
+            total += if *owners == 0 { *bytes } else { 0 };
+            *owners += 1;
+        }
+        things.retain(|thing| thing.used < self.opened);
+        things.sort_by_key(|thing| thing.used);
+        let (mut left, mut oldest) = (total, Vec::new());
+        for mut thing in things {
             if left <= limit {
                 break;
             }
-            let mut libraries = BTreeSet::new();
-            weigh(&place, &mut libraries)?;
-            self.remove(&place)?;
-            removed += 1;
             // A library goes with the last libtorch that has a name for it.
-            for library in entries(&self.folder(LIBRARIES))? {
-                let facts = fs::symlink_metadata(&library).map_err(at(&library))?;
-                if facts.nlink() == 1 && libraries.contains(&facts.ino()) {
-                    self.remove(&library)?;
-                }
+            for (inode, bytes) in &thing.libraries {
+                let owners = owners.entry(*inode).or_default();
+                *owners = owners.saturating_sub(1);
+                thing.bytes += if *owners == 0 { *bytes } else { 0 };
             }
-            left = self.size()?;
+            left = left.saturating_sub(thing.bytes);
+            oldest.push(thing);
         }
-        Ok((removed, left))
+        Ok((oldest, total, left))
     }
 
-    /// Bytes of all that is kept.
-    fn size(&self) -> Result<u64> {
-        let mut seen = BTreeSet::new();
-        let sizes = FOLDERS.map(|folder| weigh(&self.folder(folder), &mut seen));
-        sizes.into_iter().sum()
+    /// Removes these things, and those of their libraries that no libtorch has a name for any more.
+    fn remove_all(&self, things: &[Thing]) -> Result<()> {
+        for thing in things {
+            self.remove(&thing.place)?;
+        }
+        if things.iter().all(|thing| thing.libraries.is_empty()) {
+            return Ok(());
+        }
+        for place in entries(&self.folder(LIBRARIES))? {
+            let facts = fs::symlink_metadata(&place).map_err(at(&place))?;
+            let is_gone = |thing: &Thing| thing.libraries.contains_key(&facts.ino());
+            if facts.nlink() == 1 && things.iter().any(is_gone) {
+                self.remove(&place)?;
+            }
+        }
+        Ok(())
     }
 
     /// Bytes of all files below a folder, each counted once.
     pub(crate) fn weigh(folder: &Path) -> Result<u64> {
-        weigh(folder, &mut BTreeSet::new())
+        let mut linked = BTreeMap::new();
+        let own = weigh(folder, &mut linked)?;
+        Ok(own + linked.values().sum::<u64>())
     }
 
-    /// What is kept or goes as a whole, but for what is in use, with the time at which it was used;
-    /// the oldest first.
-    fn things(&self) -> Result<Vec<(SystemTime, PathBuf)>> {
+    fn things(&self) -> Result<Vec<Thing>> {
         let mut found = Vec::new();
         for folder in FOLDERS {
             for place in entries(&self.folder(folder))? {
@@ -122,11 +148,16 @@ impl Cache {
                 } else {
                     facts.accessed()
                 };
-                found.push((used.map_err(at(&place))?, place));
+                let mut libraries = BTreeMap::new();
+                let bytes = weigh(&place, &mut libraries)?;
+                found.push(Thing {
+                    used: used.map_err(at(&place))?,
+                    place,
+                    bytes,
+                    libraries,
+                });
             }
         }
-        found.retain(|(used, _)| *used < self.opened);
-        found.sort();
         Ok(found)
     }
 
@@ -143,15 +174,21 @@ impl Cache {
     }
 }
 
-/// The size of a file, or of all files below a folder; of those with several names once, by inode.
-fn weigh(path: &Path, seen: &mut BTreeSet<u64>) -> Result<u64> {
+/// The size of a file, or of all files below a folder; those with names elsewhere are counted apart.
+fn weigh(path: &Path, libraries: &mut BTreeMap<u64, u64>) -> Result<u64> {
     let facts = fs::symlink_metadata(path).map_err(at(path))?;
     if facts.is_dir() {
-        let inside = entries(path)?;
-        return inside.iter().map(|path| weigh(path, seen)).sum();
+        let mut sum = 0;
+        for path in entries(path)? {
+            sum += weigh(&path, libraries)?;
+        }
+        return Ok(sum);
     }
-    let is_counted = facts.nlink() > 1 && !seen.insert(facts.ino());
-    Ok(if is_counted { 0 } else { facts.len() })
+    if facts.nlink() > 1 {
+        libraries.insert(facts.ino(), facts.len());
+        return Ok(0);
+    }
+    Ok(facts.len())
 }
 
 /// What lies in a folder, sorted by name.
