@@ -272,7 +272,7 @@ impl Plan {
             let suites: Vec<String> = self.session.suites.into_keys().collect();
             return refused(format!(
                 "no cell `{wanted}` in {} for {}{}; expected a scenario, or a cell as reports name \
-                 it; --dry-run without --cell lists them",
+                 it; `bench --dry-run` without --cell lists them",
                 suites.join(", "),
                 self.session.device,
                 likely.unwrap_or_default()
@@ -283,23 +283,44 @@ impl Plan {
         Ok(self)
     }
 
-    /// Attributes a warm-up step of each cell to the model's modules where that can be, if asked; a
-    /// cell of fewer warm-up steps than that takes gets as many.
+    /// Attributes a warm-up step of each cell to the model's modules where that can be, if asked.
     pub fn attributed(mut self, is_asked: bool) -> Result<Self, PlanError> {
         let mut problem = is_asked.then_some("there is no cell");
         for cell in self.cells.iter_mut().filter(|_| is_asked) {
             let mut steps = cell.plan.steps;
             steps.attribution = true;
-            steps.warmup = steps.warmup.max(ATTRIBUTION_WARMUP);
             let found = cell.work.check_attribution(&steps).err();
-            if found.is_none() {
-                cell.plan.steps = steps;
-            }
+            cell.plan.steps.attribution |= found.is_none();
             problem = problem.and(found);
         }
         problem.map_or(Ok(self), |problem| {
             refused(format!("no step can be attributed to modules: {problem}"))
         })
+    }
+
+    /// With as many warm-up steps at least as it takes to attribute one.
+    #[must_use]
+    pub fn warmed_up(mut self) -> Self {
+        for cell in &mut self.cells {
+            let steps = &mut cell.plan.steps;
+            steps.warmup = steps.warmup.max(ATTRIBUTION_WARMUP);
+        }
+        self
+    }
+
+    /// Attributes those cells that a session begun with this plan attributes beyond its suites, in as
+    /// many warm-up steps as that took.
+    #[must_use]
+    pub fn attributed_as(mut self, begun: &[CellPlan]) -> Self {
+        for (cell, then) in self.cells.iter_mut().zip(begun) {
+            let steps = &mut cell.plan.steps;
+            let is_more = then.steps.warmup > steps.warmup;
+            if is_more && then.steps.warmup == ATTRIBUTION_WARMUP {
+                steps.warmup = ATTRIBUTION_WARMUP;
+            }
+            steps.attribution |= then.steps.attribution;
+        }
+        self
     }
 
     /// Where the user allows it, unified memory may be more than a GPU has.
@@ -666,7 +687,7 @@ mod tests {
         assert_eq!(
             error,
             "no cell `a · fp32bs2` in s for cuda:0 (did you mean `a · fp32 bs2`?); expected a \
-             scenario, or a cell as reports name it; --dry-run without --cell lists them"
+             scenario, or a cell as reports name it; `bench --dry-run` without --cell lists them"
         );
         assert!(!check(&["--x"]).unwrap_err().to_string().contains("mean"));
     }

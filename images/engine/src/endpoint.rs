@@ -159,7 +159,8 @@ fn context_host(here: &Surroundings<'_>, name: &str, origin: &str) -> Result<Str
         .join("meta.json");
     let text = std::fs::read_to_string(&path)
         .map_err(|error| unusable(format!("cannot read {}: {error}", path.display())))?;
-    let meta: Value = serde_json::from_str(&text).unwrap_or_default();
+    let meta: Value = serde_json::from_str(&text)
+        .map_err(|error| unusable(format!("{}: {error}", path.display())))?;
     let host = meta["Endpoints"]["docker"]["Host"].as_str();
     let none = || unusable(format!("{} has no docker endpoint", path.display()));
     host.map(str::to_owned).ok_or_else(none)

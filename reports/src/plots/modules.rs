@@ -50,11 +50,11 @@ fn sum(values: &Values, columns: std::ops::Range<usize>) -> f64 {
 /// The modules of a step, by name; the step itself among them.
 type Modules<'a> = BTreeMap<&'a str, &'a Values>;
 
-/// The attributed cells of a group, by name, with the modules of each and the step itself.
+/// The attributed cells of a group, with the label of their row, their modules and the step itself.
 fn attributed<'a>(
     view: &'a View,
     group: &'a Group,
-) -> impl Iterator<Item = (String, Modules<'a>, &'a Values)> {
+) -> impl Iterator<Item = (&'a str, usize, Modules<'a>, &'a Values)> {
     group.lanes().filter_map(|(row, cell)| {
         let mut runs = view.good_runs(cell).into_iter();
         let run = runs.find(|run| !run.modules.is_empty())?;
@@ -62,19 +62,19 @@ fn attributed<'a>(
         let modules = modules.map(|one| (one.name.as_str(), &one.values));
         let modules: Modules = modules.collect();
         let step = *modules.get(Module::STEP)?;
-        Some((view.name_in(&row.label, cell), modules, step))
+        Some((row.label.as_str(), cell, modules, step))
     })
 }
 
 fn chart(view: &View, group: &Group) -> Option<Chart> {
     let size = |step| sum(step, 0..4);
-    let (name, modules, step) = attributed(view, group)
+    let (label, cell, modules, step) = attributed(view, group)
         .max_by(|(.., one), (.., other)| size(one).total_cmp(&size(other)))?;
     let mut root = tree(&modules, step);
     root.ink = Some(Ink::Axis);
     let quantity = Bytes;
     Some(Chart {
-        subtitle: format!("{name}, the largest step"),
+        subtitle: format!("{}, the largest step", view.name_in(label, cell)),
         ..Tree { quantity, root }.chart()
     })
 }
@@ -86,12 +86,15 @@ pub fn attribution(view: &View, style: Style) -> String {
     let heads: Vec<String> = ["module".to_owned()].into_iter().chain(heads).collect();
     let cells = view.groups.iter().flat_map(|group| {
         let cells = attributed(view, group);
-        cells.map(|(name, modules, step)| (&group.scenario, name, tree(&modules, step)))
+        cells.map(|(_, cell, modules, step)| {
+            let name = view.name_in(&view.short_name(cell), cell);
+            (name, tree(&modules, step))
+        })
     });
-    let tables = cells.map(|(scenario, name, root)| {
+    let tables = cells.map(|(name, root)| {
         let mut rows = Vec::new();
         add_rows(&mut rows, &root, 0);
-        format!("{scenario}, {name}\n{}", columns(&heads, &rows, style))
+        format!("{name}\n{}", columns(&heads, &rows, style))
     });
     tables.collect::<Vec<String>>().join("\n")
 }

@@ -59,7 +59,7 @@ fn attributed_cells_are_indented_tables_in_a_terminal() {
         4,
         "a table a cell: {found}"
     );
-    assert!(found.starts_with("sweep, "), "{found}");
+    assert!(found.starts_with("sweep "), "{found}");
     let depth = |start| row(start).find(start).unwrap();
     assert_eq!(depth("encoder.layer"), depth("step") + 2);
     assert_eq!(depth("0 "), depth("step") + 4);

@@ -9,16 +9,17 @@ use crate::{
     commands::{
         bench::{self, BenchArgs},
         program::ProgramArgs,
+        scenarios,
     },
-    error::Result,
+    error::{Error, Result},
     printer::{self, Printer},
 };
 
 #[derive(Debug, Clone, Args)]
 #[command(after_help = exit_codes!())]
 pub(crate) struct AttributionArgs {
-    /// A suite, by name or file, or one of its scenarios: `SUITE:SCENARIO`; every cell runs once,
-    /// with at least 3 warm-up steps
+    /// A suite, by name or file, or one of its scenarios: `SUITE:SCENARIO`. Every cell runs once,
+    /// with at least 3 warm-up steps; those that train are attributed
     #[arg(value_name = "SUITE[:SCENARIO]")]
     scenario: String,
     #[command(flatten)]
@@ -32,10 +33,7 @@ pub(crate) struct AttributionArgs {
 
 /// Runs each cell once, and prints its modules after the report's table.
 pub(crate) async fn run(args: &AttributionArgs, printer: &Printer) -> Result<()> {
-    let (suite, scenario) = match args.scenario.rsplit_once(':') {
-        Some((suite, scenario)) => (suite, Some(scenario)),
-        None => (&*args.scenario, None),
-    };
+    let (suite, scenario) = scenarios::split(&args.scenario);
     let args = BenchArgs {
         suite: vec![suite.to_owned()],
         cell: scenario.into_iter().map(str::to_owned).collect(),
@@ -43,6 +41,7 @@ pub(crate) async fn run(args: &AttributionArgs, printer: &Printer) -> Result<()>
         share: args.share.clone(),
         blocks: Some(1),
         attribution: true,
+        is_warmed_up: true,
         until_decided: false,
         time_budget: None,
         by: None,
@@ -59,5 +58,12 @@ pub(crate) async fn run(args: &AttributionArgs, printer: &Printer) -> Result<()>
     let view = reports::View::of(&sources);
     let tables = reports::attribution(&view, printer::table_style());
     printer.raw(&format!("\n{tables}"));
-    bench::end(totals, "bench", &folder)
+    bench::end(totals, "bench", &folder)?;
+    if tables.is_empty() {
+        return Err(Error::Undecided(format!(
+            "no module was attributed; the notes and logs of {} say why, where it is known",
+            folder.path().display()
+        )));
+    }
+    Ok(())
 }

@@ -206,10 +206,7 @@ fn size(bytes: Option<u64>) -> String {
 /// The suite, cut down to one scenario where one is named: `SUITE:SCENARIO`.
 pub(crate) fn suite(reference: &str) -> Result<Suite> {
     let catalog = scenarios::catalog()?;
-    let (name, scenario) = match reference.rsplit_once(':') {
-        Some((name, scenario)) => (name, Some(scenario)),
-        None => (reference, None),
-    };
+    let (name, scenario) = scenarios::split(reference);
     let mut suite = catalog.load(name)?;
     let Some(scenario) = scenario else {
         return Ok(suite);

@@ -77,9 +77,8 @@ pub(super) async fn carry_out(
     };
     let loaded = bench::load(&suites)?;
     let mut target = Target::find(&target, &loaded, &session.images, printer).await?;
-    let attributed = session.cells.iter().any(|cell| cell.steps.attribution);
     let plan = target.plan(&loaded, Some(session.blocks), None)?;
-    let plan = plan.only(&asked.cells)?.attributed(attributed)?;
+    let plan = plan.only(&asked.cells)?.attributed_as(&session.cells);
     let mut plan = plan.spread(&target.places)?;
     plan.run = run.map(str::to_owned);
     let job = Job {

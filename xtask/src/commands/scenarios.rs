@@ -1,5 +1,7 @@
 //! `cargo xtask scenarios`: list, show and check suites.
 
+use std::path::Path;
+
 use bench_suite::{
     host,
     suite::{self, Catalog, DeviceKind, ScenarioVariant, Suite},
@@ -42,6 +44,14 @@ pub(crate) enum ScenariosCommand {
 /// The suites in `scenarios/`.
 pub(crate) fn catalog() -> Result<Catalog> {
     Ok(Catalog::of(workspace::root()?.join("scenarios")))
+}
+
+/// The suite and the scenario of `SUITE:SCENARIO`; a file's own name may have a colon.
+pub(crate) fn split(reference: &str) -> (&str, Option<&str>) {
+    match reference.rsplit_once(':') {
+        Some((suite, scenario)) if !Path::new(reference).exists() => (suite, Some(scenario)),
+        _ => (reference, None),
+    }
 }
 
 /// Carries one of its commands out.

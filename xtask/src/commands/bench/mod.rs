@@ -54,10 +54,13 @@ pub(crate) struct BenchArgs {
     /// How many times every cell runs, with --until-decided at most; default: what the suite says, and 1000 with --until-decided
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) blocks: Option<u32>,
-    /// Attribute memory and time of a warm-up step to the modules of the model, for the report; at
-    /// least 3 warm-up steps run then
+    /// Attribute memory and time of a warm-up step to the modules of the model, for the report; it
+    /// takes at least 3 warm-up steps
     #[arg(long)]
     pub(crate) attribution: bool,
+    /// Whether that is all that is wanted: cells of fewer warm-up steps get as many.
+    #[arg(skip)]
+    pub(crate) is_warmed_up: bool,
     /// Add blocks until every gated metric is decided between the first image and the others (or
     /// as --by says), or the time budget ends
     #[arg(long)]
@@ -129,6 +132,11 @@ pub(crate) async fn measure(
         None => args.blocks.or(args.until_decided.then_some(1)),
     };
     let plan = target.plan(&suites, blocks, None)?.only(&args.cell)?;
+    let plan = match &resumed {
+        Some(session) => plan.attributed_as(&session.cells),
+        None if args.is_warmed_up => plan.warmed_up(),
+        None => plan,
+    };
     let plan = plan.attributed(args.attribution)?.spread(&target.places)?;
     tell_left_out(&plan, printer);
     let deciding = deciding(args, &plan);

@@ -66,8 +66,6 @@ pub(crate) fn settled(given: &BenchArgs, folder: &Path) -> Result<(BenchArgs, Se
     args.target.image = asked.images;
     args.cell = asked.cells;
     args.target.device = device.or(Some(asked.device));
-    let mut begun_with = session.cells.iter();
-    args.attribution |= begun_with.any(|cell| cell.steps.attribution);
     if engine.is_none() {
         args.target.engine = asked.engine.parse().ok();
     }
