@@ -692,6 +692,33 @@ mod tests {
         assert!(!check(&["--x"]).unwrap_err().to_string().contains("mean"));
     }
 
+    #[test]
+    fn a_session_goes_on_with_the_steps_that_it_attributed() {
+        let fresh = || {
+            let mut plan = plan(&["local", "other"], Device::Cpu, Some(7)).unwrap();
+            for (cell, warmup) in plan.cells.iter_mut().zip([1, 3, 5].into_iter().cycle()) {
+                cell.plan.steps.warmup = warmup;
+            }
+            // As its suite says.
+            plan.cells[2].plan.steps.attribution = true;
+            plan
+        };
+        let check = |begun: Plan, attributed: &[bool]| {
+            let cells = |plan: &Plan| -> Vec<CellPlan> {
+                let cells = plan.cells.iter().map(|cell| cell.plan.clone());
+                cells.collect()
+            };
+            let begun = cells(&begun);
+            let found: Vec<bool> = begun.iter().map(|cell| cell.steps.attribution).collect();
+            assert_eq!(found[..3], *attributed);
+            assert_eq!(cells(&fresh().attributed_as(&begun)), begun);
+        };
+        check(fresh(), &[false, false, true]);
+        check(fresh().attributed(true).unwrap(), &[false, true, true]);
+        let warm = fresh().warmed_up().attributed(true).unwrap();
+        check(warm, &[true, true, true]);
+    }
+
     /// So many GPUs on each of two hosts.
     fn places(gpus: u32) -> Vec<Place> {
         let on = |host: &str| {
