@@ -187,7 +187,7 @@ fn session(request: &Request<'_>, blocks: u32) -> Result<Session, PlanError> {
 }
 
 /// The fewest warm-up steps of which one is attributed to modules.
-const ATTRIBUTION_WARMUP: u32 = 3;
+pub const ATTRIBUTION_WARMUP: u32 = 3;
 
 impl Plan {
     /// Plans every cell of every suite on every image.
@@ -298,12 +298,12 @@ impl Plan {
         })
     }
 
-    /// With as many warm-up steps at least as it takes to attribute one.
+    /// With so many warm-up steps at least.
     #[must_use]
-    pub fn warmed_up(mut self) -> Self {
+    pub fn warmed_up(mut self, least: u32) -> Self {
         for cell in &mut self.cells {
             let steps = &mut cell.plan.steps;
-            steps.warmup = steps.warmup.max(ATTRIBUTION_WARMUP);
+            steps.warmup = steps.warmup.max(least);
         }
         self
     }
@@ -715,7 +715,10 @@ mod tests {
         };
         check(fresh(), &[false, false, true]);
         check(fresh().attributed(true).unwrap(), &[false, true, true]);
-        let warm = fresh().warmed_up().attributed(true).unwrap();
+        let warm = fresh()
+            .warmed_up(ATTRIBUTION_WARMUP)
+            .attributed(true)
+            .unwrap();
         check(warm, &[true, true, true]);
     }
 

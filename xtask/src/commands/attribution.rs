@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use bench_suite::plan::ATTRIBUTION_WARMUP;
 use clap::Args;
 
 use crate::{
@@ -41,7 +42,7 @@ pub(crate) async fn run(args: &AttributionArgs, printer: &Printer) -> Result<()>
         share: args.share.clone(),
         blocks: Some(1),
         attribution: true,
-        is_warmed_up: true,
+        least_warmup: ATTRIBUTION_WARMUP,
         until_decided: false,
         time_budget: None,
         by: None,

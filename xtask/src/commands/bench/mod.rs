@@ -58,9 +58,9 @@ pub(crate) struct BenchArgs {
     /// takes at least 3 warm-up steps
     #[arg(long)]
     pub(crate) attribution: bool,
-    /// Whether that is all that is wanted: cells of fewer warm-up steps get as many.
+    /// Cells of fewer warm-up steps get as many.
     #[arg(skip)]
-    pub(crate) is_warmed_up: bool,
+    pub(crate) least_warmup: u32,
     /// Add blocks until every gated metric is decided between the first image and the others (or
     /// as --by says), or the time budget ends
     #[arg(long)]
@@ -134,8 +134,7 @@ pub(crate) async fn measure(
     let plan = target.plan(&suites, blocks, None)?.only(&args.cell)?;
     let plan = match &resumed {
         Some(session) => plan.attributed_as(&session.cells),
-        None if args.is_warmed_up => plan.warmed_up(),
-        None => plan,
+        None => plan.warmed_up(args.least_warmup),
     };
     let plan = plan.attributed(args.attribution)?.spread(&target.places)?;
     tell_left_out(&plan, printer);
