@@ -90,7 +90,8 @@ pub(crate) fn tally(verdicts: &Verdicts) -> String {
     let cells = plural(verdicts.cells.len(), "cell", "cells");
     let metrics = plural(gated().count(), "gated metric", "gated metrics");
     let tally = format!("{metrics} in {cells}: {}.", counts.join(", "));
-    match verdicts.cells.iter().filter_map(lost).count() {
+    let fails = |cell: &&CellVerdicts| cell.lost() == Some(Verdict::Regressed);
+    match verdicts.cells.iter().filter(fails).count() {
         0 => tally,
         count => format!(
             "{tally} {} in the head.",
@@ -99,15 +100,16 @@ pub(crate) fn tally(verdicts: &Verdicts) -> String {
     }
 }
 
-/// Of a cell that fails in the head, always or far more often than in the base: what that is for a
-/// gate, and why.
+/// Of a cell that fails in the head, always or far more often than in the base, or was not measured
+/// there: what that is for a gate, and why.
 pub(crate) fn lost(cell: &CellVerdicts) -> Option<(Verdict, String)> {
     let verdict = cell.lost()?;
     let Failures { base, head, .. } = cell.failures.as_ref()?;
-    let why = if head.all() {
-        format!("works in the base, fails in the head: runs failed {head}")
-    } else {
-        format!("fails more often in the head: runs failed {head}, in the base {base}")
+    let why = match verdict {
+        // What is no fault of an image says nothing of one.
+        Verdict::Inconclusive => format!("not measured in the head: runs failed {head}"),
+        _ if head.all() => format!("works in the base, fails in the head: runs failed {head}"),
+        _ => format!("fails more often in the head: runs failed {head}, in the base {base}"),
     };
     Some((verdict, why))
 }

@@ -287,6 +287,23 @@ fn a_cell_that_works_no_more_is_told_in_every_form() {
     assert_eq!(counts[2], (Some("0"), Some("1")));
 }
 
+#[test]
+fn a_cell_that_was_interrupted_in_the_head_does_not_fail_there() {
+    let mut verdicts = verdicts();
+    let mut interrupted = failures(0, 5);
+    interrupted.head.reasons = [(Reason::Interrupted, 5)].into();
+    verdicts.cells[1].failures = Some(interrupted);
+    let told: Vec<String> = text(&verdicts)
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect();
+    let why = "not measured in the head: runs failed 5 of 5 (interrupted)";
+    for form in [told.join(" "), markdown(&verdicts).replace('\\', "")] {
+        assert!(form.contains(why), "{form}");
+        assert!(!form.contains("fails in the head"), "{form}");
+    }
+}
+
 /// As the judge leaves a metric that one side never yielded.
 fn not_measured(name: &str, value: f64, role: BaseOrHead) -> MetricVerdict {
     let mut found = judged(name, (value, value), (1.0, 1.0, 1.0), Verdict::Inconclusive);
