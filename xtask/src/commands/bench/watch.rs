@@ -8,7 +8,10 @@ use judge::compare::WORTHWHILE_BLOCKS;
 use metrics::catalogue;
 use protocol::Axes;
 use record::{CellPlan, Deciding, Look, LookEnd, Outcome, Record, Session, printable};
-use reports::format::plural;
+use reports::format::{
+    Quantity::{self, Seconds},
+    plural,
+};
 use verdict::Verdicts;
 
 use crate::printer::Printer;
@@ -178,13 +181,13 @@ impl Subscriber for Watch {
 
 /// The rate and the peak of a run, or how long it was measured.
 fn yielded(record: &Record) -> String {
-    let write = |name: &str, value| reports::format::Quantity::of_metric(name).write(value);
+    let write = |name: &str, value| Quantity::of_metric(name).write(value);
     let rate = catalogue::THROUGHPUT.of(record);
     let rate = rate.map(|rate| write(catalogue::THROUGHPUT.name, rate));
     let peak = catalogue::PEAK_ALLOCATED.of(record);
     let peak = peak.map(|peak| format!("peak {}", write(catalogue::PEAK_ALLOCATED.name, peak)));
     let seconds = record.value("measured_seconds");
-    let measured = || seconds.map(|seconds| format!("measured for {seconds:.1} s"));
+    let measured = || seconds.map(|seconds| format!("measured for {}", Seconds.write(seconds)));
     let known: Vec<String> = rate.or_else(measured).into_iter().chain(peak).collect();
     if known.is_empty() {
         "ok".to_owned()
