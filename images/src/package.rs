@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{Cursor, Write as _},
+    io::{BufWriter, Cursor, Write as _},
     path::Path,
 };
 
@@ -11,10 +11,13 @@ use flate2::{Compression, GzBuilder};
 use zip::{DateTime, ZipWriter, write::SimpleFileOptions};
 
 use crate::{
-    Digest, Glibc, Result, atomic_write,
+    Base, Cache, Digest, Glibc, Image, Result, atomic_write, base,
     elf::Dynamic,
     error::at,
-    oci::layer::{Node, Tree},
+    oci::{
+        archive::{ArchiveLayer, Documents, Settings, write_archive},
+        layer::{Node, Source, Tree},
+    },
 };
 
 /// The list of checksums, in the form of `sha256sum`.
@@ -57,6 +60,52 @@ impl Package {
         let mut to = gzip.write(Vec::new(), Compression::best());
         tree.write(&mut to)?;
         to.finish().map_err(at(Path::new(&self.folder)))
+    }
+
+    /// Writes an image that runs the file `program`, as an archive that engines load under `reference`:
+    /// the files, at their places below `/`, on the Debian base that `locked` has.
+    pub fn image(
+        self,
+        reference: &str,
+        program: &str,
+        locked: &Image,
+        to: &Path,
+        cache: &Cache,
+    ) -> Result<()> {
+        let base = base::ready(&Base::Debian, Some(&locked.usable_lock()?.base), cache)?;
+        let mut tree = Tree::default();
+        for (path, (content, mode)) in self.files {
+            tree.insert(&path, Node::Bytes { content, mode });
+        }
+        let mut layers: Vec<_> = base
+            .layers
+            .into_iter()
+            .map(|layer| {
+                let (file, offset) = (layer.file, layer.offset);
+                (layer.id, Source::Part { file, offset })
+            })
+            .collect();
+        layers.push((tree.id(reference, cache)?, Source::Tree(tree)));
+        let settings = Settings {
+            environment: vec!["PATH=/usr/local/bin:/usr/bin:/bin".to_owned()],
+            labels: BTreeMap::new(),
+            entrypoint: vec![format!("/{program}")],
+            // An engine's socket is root's, and whoever starts it may say another.
+            user: "0:0".to_owned(),
+        };
+        let ids: Vec<_> = layers.iter().map(|(id, _)| *id).collect();
+        let documents = Documents::new(&settings, &ids);
+        let layers: Vec<_> = layers
+            .iter()
+            .map(|(id, source)| ArchiveLayer {
+                name: reference,
+                id: *id,
+                source: Some(source),
+            })
+            .collect();
+        atomic_write::whole(to, |file| {
+            write_archive(reference, &documents, &layers, BufWriter::new(file))
+        })
     }
 
     /// The files as a wheel, in their order, with the list that installers check: the folder is that

@@ -1,6 +1,6 @@
-//! A container that has Debian's C library, what `dist` packs and an engine's socket, and nothing
-//! else: no shell, no cargo, no Python, no network. Images come to it out of an archive, and by the
-//! digest that they were pushed under.
+//! A container of the program's own image, as `dist` packs it, with an engine's socket: no shell, no
+//! cargo, no Python, no network. Images come to it out of an archive, and by the digest that they
+//! were pushed under.
 
 use std::{
     collections::BTreeSet,
@@ -21,10 +21,20 @@ use crate::{
 /// the program that these tests run.
 const ARCHIVE: &str = "TORCHGAUGE_TEST_DIST";
 
-/// The unpacked archive, in a folder.
-fn unpacked(home: &Home) -> PathBuf {
+/// The archive of the program's image, beside the one that people unpack.
+fn packed(home: &Home) -> PathBuf {
     let archive = if let Some(archive) = std::env::var_os(ARCHIVE) {
-        PathBuf::from(archive)
+        let archive = PathBuf::from(archive);
+        // The release starts on RHEL 7 and whatever is newer.
+        let tar = Command::new("tar")
+            .args(["-xzf", text(&archive), "--strip-components=1"])
+            .args(["-C", text(&home.path("."))])
+            .status();
+        assert!(tar.expect("tar runs").success());
+        let glibc = images::glibc_needed(&home.path("torchgauge")).expect("an ELF file");
+        let glibc = glibc.expect("linked to glibc");
+        assert!((glibc.major, glibc.minor) <= (2, 17), "{glibc}");
+        archive
     } else {
         let program = home.path("stripped");
         let strip = Command::new("strip")
@@ -32,25 +42,14 @@ fn unpacked(home: &Home) -> PathBuf {
             .status();
         assert!(strip.expect("strip runs").success());
         let out = home.path("archives");
-        let words = ["dist", "--program", text(&program), "--out", text(&out)];
-        let output = xtask(&words);
+        let program = ["dist", "--program", text(&program)];
+        let output = xtask(&[&program[..], &["--image", "--out", text(&out)]].concat());
         expect_exit(&output, 0);
         let said = String::from_utf8_lossy(&output.stdout);
         PathBuf::from(said.split_whitespace().next().expect("a path"))
     };
-    let name = archive.file_name().expect("a name").to_string_lossy();
-    let tar = Command::new("tar")
-        .args(["-xzf", text(&archive), "-C", text(&home.path("."))])
-        .status();
-    assert!(tar.expect("tar runs").success());
-    let folder = home.path(name.strip_suffix(".tar.gz").expect("a gzipped archive"));
-    if std::env::var_os(ARCHIVE).is_some() {
-        // The release starts on RHEL 7 and whatever is newer.
-        let glibc = images::glibc_needed(&folder.join("torchgauge")).expect("an ELF file");
-        let glibc = glibc.expect("linked to glibc");
-        assert!((glibc.major, glibc.minor) <= (2, 17), "{glibc}");
-    }
-    folder
+    let name = text(&archive).strip_suffix(".tar.gz");
+    PathBuf::from(format!("{}-image.tar", name.expect("a gzipped archive")))
 }
 
 /// An engine by its socket, and the name that the container's image has in it.
@@ -73,9 +72,9 @@ impl Runner<'_> {
         client
     }
 
-    /// The packed program in a fresh container. What it writes for runs lies where the engine's
+    /// The program in a fresh container of its image. What it writes for runs lies where the engine's
     /// machine has it, too; by its name it is the same machine each time.
-    fn run(&self, program: &Path, words: &[&str]) -> Output {
+    fn run(&self, words: &[&str]) -> Output {
         let home = self.home.path("");
         let home = text(&home).trim_end_matches('/');
         let mut client = self.client();
@@ -93,7 +92,7 @@ impl Runner<'_> {
             .args(["--volume", &format!("{0}:{0}", self.socket)])
             .args(["--env", &format!("DOCKER_HOST=unix://{}", self.socket)])
             .args(["--env", &format!("HOME={home}/user")])
-            .args([self.image.as_str(), text(program)])
+            .arg(&self.image)
             .args(words);
         client.output().expect("the engine's client runs")
     }
@@ -101,16 +100,17 @@ impl Runner<'_> {
 
 fn a_bare_container_measures(client: &'static str, socket: &str) {
     let home = Home::new();
-    let base = home.path("base.tar");
-    expect_exit(&xtask(&["images", "base", "--to", text(&base)]), 0);
     let runner = Runner {
         home: &home,
         client,
         socket,
-        image: "torchgauge-test/bare:1".to_owned(),
+        image: concat!("torchgauge:", env!("CARGO_PKG_VERSION")).to_owned(),
     };
-    let import = ["import", text(&base), &runner.image];
-    expect_exit(&runner.client().args(import).output().expect("a client"), 0);
+    let load = |archive: &Path| {
+        let load = ["image", "load", "--quiet", "--input", text(archive)];
+        expect_exit(&runner.client().args(load).output().expect("a client"), 0);
+    };
+    load(&packed(&home));
     let spec = home.path("packed.yaml");
     let text_of_spec = "version: 1\ndescription: for a test\nbase: debian\n\
                         libtorch: {version: 2.11.0, flavour: cpu, from: wheels}\n\
@@ -123,13 +123,9 @@ fn a_bare_container_measures(client: &'static str, socket: &str) {
     let exported = String::from_utf8_lossy(&exported.stdout);
     let reference = exported.split_once(": ").expect("a reference").1;
     let reference = reference.split(',').next().expect("a reference");
-    let load = ["image", "load", "--quiet", "--input", text(&image)];
-    expect_exit(&runner.client().args(load).output().expect("a client"), 0);
-
-    let program = unpacked(&home).join("torchgauge");
-    let run = |words: &[&str]| runner.run(&program, words);
+    load(&image);
     let said = |words: &[&str]| {
-        let output = run(words);
+        let output = runner.run(words);
         expect_exit(&output, 0);
         String::from_utf8_lossy(&output.stdout).into_owned()
     };

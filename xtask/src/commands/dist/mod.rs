@@ -1,4 +1,5 @@
-//! `cargo xtask dist`: the program as one archive and as a wheel, for machines without a toolchain.
+//! `cargo xtask dist`: the program as one archive, as a wheel and as an image, for machines without a
+//! toolchain.
 
 use std::{
     fs,
@@ -8,9 +9,10 @@ use std::{
 
 use bytesize::ByteSize;
 use clap::Args;
-use images::{Glibc, Package};
+use images::{Catalog, Glibc, Package};
 
 use crate::{
+    commands::bench::prepare::cache,
     error::{Error, Result, reading, starting, writing},
     printer::Printer,
     workspace,
@@ -18,12 +20,16 @@ use crate::{
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DistArgs {
-    /// Where to write both; default: `dist` in cargo's target folder
+    /// Where to write them; default: `dist` in cargo's target folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// A `torchgauge` that is compiled already, of whatever size, in place of compiling it
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+    /// Also write an image of it, as an archive for `docker load`, on the Debian base of the default
+    /// image for CPUs
+    #[arg(long)]
+    image: bool,
 }
 
 /// The program's name in the archive.
@@ -108,8 +114,28 @@ pub(crate) fn run(args: &DistArgs, printer: &Printer) -> Result<()> {
         let digest = images::write_package(&bytes, &file)?;
         printer.line(&format!("{}  {size}, {digest}", file.display()));
     }
+    if args.image {
+        let file = out.join(format!("{name}-image.tar"));
+        image(version, &program, &root, &file, printer)?;
+        printer.line(&file.display().to_string());
+    }
     printer.line(said.trim());
     Ok(())
+}
+
+/// Writes an image of the program and its licences.
+fn image(version: &str, program: &Path, root: &Path, to: &Path, printer: &Printer) -> Result<()> {
+    let mut image = Package::new("");
+    let place = format!("usr/local/bin/{PROGRAM}");
+    image.add(&place, read(program)?, 0o755);
+    for name in FILES[2].1 {
+        let place = format!("usr/local/share/doc/{PROGRAM}/{name}");
+        image.add(&place, read(&root.join(name))?, 0o644);
+    }
+    let catalog = Catalog::new(&root.join("images"));
+    let locked = catalog.image(&catalog.defaults()?.cpu)?;
+    let reference = format!("{PROGRAM}:{version}");
+    Ok(image.image(&reference, &place, &locked, to, &cache(printer)?)?)
 }
 
 /// Compiles the program, to the same bytes in any folder.
