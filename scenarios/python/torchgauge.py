@@ -889,7 +889,11 @@ class Recorder:
 
     def at_exit(self, is_first):
         """The process ends. ``is_first``: no other process of the program started it."""
-        if self.ended or os.getpid() != self.pid:
+        if os.getpid() != self.pid:
+            return
+        if is_first:
+            _try(lambda: _word_left(self._path))
+        if self.ended:
             return
         if self.source is not None:
             self.finish()
@@ -900,13 +904,17 @@ class Recorder:
         """The program ends with an exception."""
         if self.ended or os.getpid() != self.pid:
             return
+        is_memory = any(base.__name__ == "OutOfMemoryError" for base in kind.__mro__)
+        message = _last_words(kind, error)
         # Of a process that has seen no step only the first one, or a launcher's rank, has a say.
         if self._file is None and not (is_first or "RANK" in os.environ):
+            _try(lambda: _leave_word(self._path, is_memory, message))
             return
         if self._file is None and not self._open(with_start=False):
             return
-        is_memory = any(base.__name__ == "OutOfMemoryError" for base in kind.__mro__)
-        message = _last_words(kind, error)
+        if kind.__name__ == "CalledProcessError":
+            # A launcher knows that its command failed; the command knew why.
+            is_memory, message = _try(lambda: _word_left(self._path)) or (is_memory, message)
         line = {
             "event": "failed",
             "reason": "out-of-memory" if is_memory else "exception",
@@ -1388,6 +1396,26 @@ def _last_words(kind, error):
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     text = lines[0] if len(lines) == 1 else "{} … {}".format(lines[0], lines[-1])
     return text[:_LONGEST_MESSAGE]
+
+
+def _word_place(path):
+    """Where a process that may not report leaves why it failed, for the one that started it."""
+    import tempfile
+
+    return os.path.join(tempfile.gettempdir(), "torchgauge" + path.replace(os.sep, "-")[-200:])
+
+
+def _leave_word(path, is_memory, message):
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with os.fdopen(os.open(_word_place(path), flags, 0o600), "w") as file:
+        json.dump([is_memory, message], file)
+
+
+def _word_left(path):
+    with open(_word_place(path)) as file:
+        word = json.load(file)
+    os.remove(file.name)
+    return word
 
 
 def _try(act):

@@ -449,6 +449,23 @@ class Hook(unittest.TestCase):
         self.assertEqual((run.status, run.snapshot, len(run.steps())), (0, None, 3))
         self.assertIn("no snapshot: RuntimeError: no room", run.said)
 
+    def test_why_a_launchers_command_failed_and_not_that_it_did(self):
+        program = """
+            import subprocess, sys
+            if len(sys.argv) == 1:
+                subprocess.run([sys.executable, __file__, "child"], check=True)
+            import torch
+            raise {}
+        """
+        for error, reason, message in [
+            ("RuntimeError('no compiler')", "exception", "RuntimeError: no compiler"),
+            ("torch.OutOfMemoryError('full')", "out-of-memory", "OutOfMemoryError: full"),
+        ]:
+            run = Run(program.format(error), {})
+            self.assertIn("CalledProcessError", run.said)
+            last = run.lines[-1]
+            self.assertEqual((last["reason"], last["message"]), (reason, message))
+
     def test_a_process_that_another_one_started_does_not_fail_in_its_name(self):
         program = """
             import subprocess, sys
