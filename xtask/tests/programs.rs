@@ -490,8 +490,16 @@ fn what_goes_wrong_has_its_name() {
 fn what_takes_no_step_is_measured_from_its_start_to_its_end() {
     const FORKS: &str =
         "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(600)\n";
+    // The hook has reported by then.
+    const SLOW_END: &str = "import time\nclass Slow:\n    def __del__(self, sleep=time.sleep):\n        sleep(3)\n\
+                            kept = Slow()\n";
     const ISOLATED: &[&str] = &["python", "-I", "-S", "/work/train.py"];
-    for (script, command) in [("", TRAIN), (FORKS, TRAIN), ("print(1)", ISOLATED)] {
+    for (script, command) in [
+        ("", TRAIN),
+        (FORKS, TRAIN),
+        (SLOW_END, TRAIN),
+        ("print(1)", ISOLATED),
+    ] {
         let words = ["--image", OLD, "--blocks", "1"];
         let done = bench(script, &words, command).ends_with(0);
         let (session, records) = done.read();

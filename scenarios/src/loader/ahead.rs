@@ -22,6 +22,12 @@ impl Ahead {
     pub(super) fn start(mut workers: Workers, copier: Copier) -> Result<Self, Error> {
         let (sender, batches) = sync_channel(1);
         let work = move || {
+            // As PyTorch's does: a copy's threads wait for the next one by spinning, and would take the
+            // cores of the workers and of what launches kernels.
+            if let Err(error) = libtorch::set_threads(1) {
+                let _ = sender.send(Err(error.into()));
+                return;
+            }
             loop {
                 let next = workers.next().and_then(|batch| {
                     Ok([copier.copy(&batch.input)?, copier.copy(&batch.labels)?])

@@ -26,6 +26,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long a program that has reported all may take to end by itself, and then by SIGTERM.
 pub(in crate::executors) const BY_ITSELF: Duration = Duration::from_secs(1);
 pub(in crate::executors) const BY_SIGTERM: Duration = Duration::from_secs(5);
+/// The same of one that took no steps: it reports when its interpreter begins to end, and how long it
+/// was there is what it is compared by.
+const LAST_MOMENTS: Duration = Duration::from_secs(10);
 
 /// How a program that has reported all was ended.
 pub(in crate::executors) const ENDED: &str =
@@ -166,6 +169,9 @@ pub(in crate::executors) async fn reported(order: &Order) {
         if is_new {
             known = length;
             let results = order.results();
+            if results.finished() && results.first().steps.is_empty() {
+                tokio::time::sleep(LAST_MOMENTS).await;
+            }
             if results.finished() || results.failed().is_some() {
                 return;
             }
