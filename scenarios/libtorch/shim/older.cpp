@@ -129,8 +129,9 @@ __libc_single_threaded:
   .zero 1
   .popsection
 
-# 2.29 and newer: Rust's library does without where these are null. Hidden, they are found nowhere.
-.irp name, posix_spawn_file_actions_addchdir, posix_spawn_file_actions_addchdir_np
+# 2.29, 2.39 and newer: Rust's library does without where these are null. Hidden, they are found
+# nowhere.
+.irp name, pidfd_getpid, pidfd_spawnp, posix_spawn_file_actions_addchdir, posix_spawn_file_actions_addchdir_np
   .weak \name
   .hidden \name
   .pushsection .data.rel.ro.\name, "aw", @progbits
@@ -146,7 +147,8 @@ __libc_single_threaded:
 # GCC 9
 stream _ZNSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEE, 16
 stream _ZNSt19basic_ostringstreamIcSt11char_traitsIcESaIcEE, 16
-# GCC 11
+# GCC 11; the first in C++20
+alike _ZNKRSt7__cxx1115basic_stringbufIcSt11char_traitsIcESaIcEE3strEv, _ZNKSt7__cxx1115basic_stringbufIcSt11char_traitsIcESaIcEE3strEv
 alike _ZSt28__throw_bad_array_new_lengthv, __cxa_throw_bad_array_new_length
 alike _ZNSt15__exception_ptr13exception_ptr10_M_releaseEv, _ZNSt15__exception_ptr13exception_ptrD1Ev
 # To count one more, a copy that is never destroyed.
