@@ -85,32 +85,25 @@ asm(R"(
   .popsection
 .endm
 
-# glibc 2.34: what libpthread and libdl had.
-older dlclose
-older dlerror
-older dlopen
-older dlsym
-older pthread_attr_getguardsize
-older pthread_attr_getstack
-older pthread_attr_setstacksize
-older pthread_create
-older pthread_detach
-older pthread_join
-older pthread_key_create
-older pthread_key_delete
-older pthread_once
+# glibc 2.34: what libpthread and libdl had. 2.32: pthread_getattr_np. 2.29: exp, log and pow.
+.irp name, dlclose, dlerror, dlopen, dlsym
+  older \name
+.endr
+.irp name, attr_getguardsize, attr_getstack, attr_setstacksize, create, detach, getattr_np, join
+  older pthread_\name
+.endr
+.irp name, key_create, key_delete, once, setspecific
+  older pthread_\name
+.endr
 older pthread_setname_np, GLIBC_2.12
-older pthread_setspecific
+.irp name, exp, log, pow
+  older \name
+.endr
+
 # 2.33
 status fstat64, __fxstat64
 status lstat64, __lxstat64
 status stat64, __xstat64
-# 2.32
-older pthread_getattr_np
-# 2.29
-older exp
-older log
-older pow
 
 # 2.30
 begin gettid
@@ -131,13 +124,17 @@ __libc_single_threaded:
 
 # 2.29, 2.39 and newer: Rust's library does without where these are null. Hidden, they are found
 # nowhere.
-.irp name, pidfd_getpid, pidfd_spawnp, posix_spawn_file_actions_addchdir, posix_spawn_file_actions_addchdir_np
+.macro without name
   .weak \name
   .hidden \name
   .pushsection .data.rel.ro.\name, "aw", @progbits
   .quad \name
   .popsection
-.endr
+.endm
+without pidfd_getpid
+without pidfd_spawnp
+without posix_spawn_file_actions_addchdir
+without posix_spawn_file_actions_addchdir_np
 
 # 2.38: numbers in binary may begin with 0b.
 .irp name, strtol, strtoll, strtoul, strtoull
