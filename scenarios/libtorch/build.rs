@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The shim's parts that every build has.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 13] = [
     "attribution.cpp",
     "autocast.cpp",
     "autograd.cpp",
@@ -18,6 +18,7 @@ const SOURCES: [&str; 12] = [
     "host_memory.cpp",
     "keep.cpp",
     "mover.cpp",
+    "older.cpp",
     "optim.cpp",
     "profiler.cpp",
 ];

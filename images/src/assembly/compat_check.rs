@@ -27,8 +27,8 @@ pub(crate) fn check_libc(lower: &Lower, scenario: &ScenarioBinary) -> Result<()>
     if let (Some(needed), by) = newest
         && lower.base.glibc.is_some_and(|there| there < needed)
     {
-        let next = "build it on a system as old as the base (Debian 12 has glibc 2.36), or take a \
-                    newer base";
+        let next = "take a newer base: PyTorch's wheels, and the workload as it is compiled here, \
+                    start on glibc 2.28, that of RHEL 8";
         return lacks(format!("GLIBC_{needed} of libc.so.6"), by, next);
     }
     match program.interpreter {

@@ -88,7 +88,8 @@ fn a_scenario_for_a_newer_glibc_is_refused_with_both_versions() {
             "lack",
             "GLIBC_2.",
             "of libc.so.6",
-            "build it on a system as old",
+            "take a newer base",
+            "glibc 2.28",
         ],
     );
 }

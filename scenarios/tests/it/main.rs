@@ -11,6 +11,7 @@ mod eight_bits;
 mod failures;
 mod lean;
 mod loader;
+mod older;
 mod ranks;
 mod steps;
 mod support;
