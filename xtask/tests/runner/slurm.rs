@@ -233,7 +233,7 @@ fn a_node_that_is_lost_is_named_and_nothing_that_finished_runs_again() {
 fn blocks_wait_where_the_queue_is_full() {
     let home = Home::new();
     let other = ["sbatch", "--parsable", "--partition=full", "--exclusive"];
-    let rest = ["--output=/dev/null", "--wrap=sleep 300"];
+    let rest = ["--output=/dev/null", "--wrap=sleep 60"];
     let other = slurm(&[&other[..], &rest].concat());
     let profile = "partition: full\nextra: [--exclusive]";
     let running = home.on_slurm("s", "", profile, "--blocks 3");
