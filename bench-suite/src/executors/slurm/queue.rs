@@ -409,6 +409,30 @@ mod tests {
     }
 
     #[test]
+    fn what_never_passes_is_told_from_what_does() {
+        for (reason, expected) in [
+            ("PartitionTimeLimit", Some("lower it")),
+            ("QOSMaxWallDurationPerJobLimit", Some("`time` is above")),
+            ("AssocMaxCpuPerJobLimit", Some("a block asks for more")),
+            ("QOSMaxGRESPerJob", Some("a block asks for more")),
+            ("QOSMaxJobsPerUserLimit", None),
+            ("AssocGrpCpuLimit", None),
+            ("Resources", None),
+            (
+                "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+                None,
+            ),
+        ] {
+            let found = never(reason);
+            let is_it = match expected {
+                Some(words) => found.is_some_and(|next| next.contains(words)),
+                None => found.is_none(),
+            };
+            assert!(is_it, "{reason}: {found:?}");
+        }
+    }
+
+    #[test]
     fn what_sbatch_refuses_names_the_key() {
         for (said, expected) in [
             ("invalid partition specified: nope", "no such `partition`"),
