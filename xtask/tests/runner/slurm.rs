@@ -144,6 +144,111 @@ fn a_job_that_somebody_cancels_is_named_and_goes_on_later() {
     assert!(home.read("s").0.complete);
 }
 
+/// Nodes of each of these tests are alone in a partition.
+#[test]
+fn a_node_that_is_drained_is_named_and_its_blocks_wait_for_it() {
+    let home = Home::new();
+    let profile = "partition: drained\nextra: [--exclusive]";
+    let running = home.on_slurm("s", "0000=sleep:4000", profile, "--blocks 2");
+    until(|| home.path("s/parts/000/work").exists());
+    slurm(&[
+        "scontrol",
+        "update",
+        "NodeName=node4",
+        "State=DRAIN",
+        "Reason=disk",
+    ]);
+    let text = running.until_it_says("node4: disk");
+    assert!(text.contains("block 1 waits as job "), "{text}");
+    // What runs there ends well, and nothing begins.
+    running.until_it_says("block 0 on node4 is done");
+    running.signal(Signal::INT);
+    let text = running.ends_with(3);
+    assert!(text.contains("bench --resume"), "{text}");
+    assert_eq!(home.queue("s"), "");
+    let first = home.read("s").1;
+    assert_eq!(first.len(), 1, "{first:?}");
+
+    slurm(&["scontrol", "update", "NodeName=node4", "State=RESUME"]);
+    home.resume_on_slurm("s").ends_with(0);
+    let (session, records) = home.read("s");
+    assert!(session.complete);
+    assert_eq!(records.len(), 2);
+    assert_eq!(records[0], first[0], "what finished ran again");
+    all_once(&records);
+}
+
+#[test]
+fn a_node_that_is_lost_is_named_and_nothing_that_finished_runs_again() {
+    let home = Home::new();
+    let text = "version: 1\ndescription: d\ndefaults: {blocks: 1, steps: {warmup: 1, measured: 4}}\n\
+        scenarios:\n- {name: one, model: vit-tiny}\n- {name: two, model: vit-tiny}\n";
+    fs::write(home.path("suite.yaml"), text).expect("the suite is written");
+    // It registers again at once, as a node does that was rebooted.
+    let down = || {
+        slurm(&[
+            "scontrol",
+            "update",
+            "NodeName=node5",
+            "State=DOWN",
+            "Reason=power",
+        ]);
+    };
+    let profile = "partition: lost\nextra: [--no-requeue]";
+    let running = home.on_slurm("s", "0001=sleep:8000", profile, "");
+    home.until_part_records("s/parts/000", 1);
+    down();
+    let text = running.ends_with(3);
+    let expected = "block 0 on node5 its node was lost (NODE_FAIL)";
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(home.queue("s"), "");
+
+    let running = home.resume_on_slurm("s");
+    until(|| home.path("s/parts/000/work").exists() && !home.queue("s").is_empty());
+    running.until_it_says("runs on node5");
+    down();
+    running.ends_with(3);
+    home.resume_on_slurm("s").ends_with(0);
+    let (session, records) = home.read("s");
+    assert!(session.complete);
+    let of_first = records.iter().filter(|record| record.order == 0);
+    assert_eq!(of_first.count(), 1, "what finished ran again: {records:?}");
+
+    // Slurm's own way, unless it is told otherwise: the job goes back into the queue.
+    let running = home.on_slurm("t", "0001=sleep:8000", "partition: lost", "");
+    home.until_part_records("t/parts/000", 1);
+    running.until_it_says("runs on node5");
+    down();
+    running.until_it_says("Slurm took it off node5 and runs it again");
+    running.signal(Signal::INT);
+    running.ends_with(3);
+    assert_eq!(home.queue("t"), "");
+    home.resume_on_slurm("t").ends_with(0);
+    let records = home.read("t").1;
+    let of_first = records.iter().filter(|record| record.order == 0);
+    assert_eq!(of_first.count(), 1, "what finished ran again: {records:?}");
+}
+
+#[test]
+fn blocks_wait_where_the_queue_is_full() {
+    let home = Home::new();
+    let other = ["sbatch", "--parsable", "--partition=full", "--exclusive"];
+    let rest = ["--output=/dev/null", "--wrap=sleep 60"];
+    let other = slurm(&[&other[..], &rest].concat());
+    let profile = "partition: full\nextra: [--exclusive]";
+    let running = home.on_slurm("s", "", profile, "--blocks 3");
+    let text = running.until_it_says("block 2 waits as job ");
+    let is_for_others = text.contains(": Resources") || text.contains(": Priority");
+    assert!(is_for_others && !text.contains("runs on"), "{text}");
+    slurm(&["scancel", &other]);
+    running.ends_with(0);
+    let (session, records) = home.read("s");
+    assert!(session.complete);
+    assert_eq!(records.len(), 3);
+    all_once(&records);
+    assert_eq!(home.queue("s"), "");
+}
+
 #[test]
 fn a_block_that_slurm_requeues_goes_on() {
     let home = Home::new();
@@ -198,6 +303,12 @@ fn what_slurm_cannot_do_names_the_key_and_leaves_no_job() {
     let home = Home::new();
     for (name, profile, code, expected) in [
         ("a", "partition: nope", 2, "no such `partition`"),
+        (
+            "h",
+            "partition: closed",
+            2,
+            "Required partition not available (inactive or drain); profile",
+        ),
         ("b", "gres: 'gpu:1'", 2, "no node has such a `gres`"),
         (
             "c",
@@ -226,4 +337,10 @@ fn what_slurm_cannot_do_names_the_key_and_leaves_no_job() {
             assert_eq!(home.queue(name), "", "{name}");
         }
     }
+    // The cluster's arrays have 64 tasks at most.
+    let text = home.on_slurm("i", "", "", "--blocks 65").ends_with(2);
+    for expected in ["Invalid job array specification", "more --blocks than"] {
+        assert!(text.contains(expected), "{text}");
+    }
+    assert_eq!(home.queue("i"), "");
 }

@@ -187,6 +187,13 @@ impl Running {
         kill_process(pid.expect("a process"), signal).expect("the signal is sent");
     }
 
+    /// Waits until it says this; gives everything that it said so far.
+    #[track_caller]
+    pub(crate) fn until_it_says(&self, words: &str) -> String {
+        Self::until(words, || self.said().contains(words));
+        self.said()
+    }
+
     fn said(&self) -> String {
         fs::read_to_string(&self.said).unwrap_or_default()
     }

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::session::Part;
 use profile::Profile;
-use queue::{NO_PROGRAM, NOT_SHARED, slurm};
+use queue::{NO_PROGRAM, NOT_SHARED, Task, slurm};
 
 pub(super) const REGISTRATION: Registration = Registration {
     word: "slurm",
@@ -209,7 +209,7 @@ impl Slurm {
     ) -> Result<(), ExecutorError> {
         let mut open = self.begin(name, parts, tell).await?;
         let (mut pause, mut answered) = (PAUSES[0], Instant::now());
-        let mut told: BTreeMap<u32, String> = BTreeMap::new();
+        let mut told: BTreeMap<u32, Task> = BTreeMap::new();
         while !open.is_empty() {
             tokio::select! {
                 () = sleep(pause) => pause = (pause * 3 / 2).min(PAUSES[1]),
@@ -225,8 +225,17 @@ impl Slurm {
             };
             answered = Instant::now();
             for task in &tasks {
-                let words = task.to_string();
-                if told.insert(task.block, words.clone()).as_ref() != Some(&words) {
+                let mut words = task.to_string();
+                let before = told.insert(task.block, task.clone());
+                if before.as_ref() != Some(task) {
+                    let partition = self.profile.partition.as_deref();
+                    if let Some(nodes) = queue::out_of_service(&task.reason, partition).await {
+                        words = format!("{words} ({nodes})");
+                    }
+                    let ran = before.filter(|before| task.is_pending && !before.is_pending);
+                    if let Some(Task { nodes, .. }) = ran {
+                        words = format!("{words}; Slurm took it off {nodes} and runs it again");
+                    }
                     tell(&words);
                     pause = PAUSES[0];
                 }

@@ -229,9 +229,32 @@ impl fmt::Display for Task {
     }
 }
 
+/// The nodes of this partition, or of all, that take no jobs, and why, where a task waits for such.
+pub(super) async fn out_of_service(reason: &str, partition: Option<&str>) -> Option<String> {
+    if !reason.contains("DRAINED") && !reason.contains("ReqNodeNotAvail") {
+        return None;
+    }
+    let partition = partition.map(|name| format!("--partition={name}"));
+    let mut words = vec!["sinfo", "--noheader", "--list-reasons", "--format=%N: %E"];
+    words.extend(partition.as_deref());
+    let nodes = slurm(&words, "").await.ok()?;
+    let nodes: Vec<&str> = nodes.lines().map(str::trim).collect();
+    (!nodes.is_empty()).then(|| nodes.join(", "))
+}
+
 /// What a reason to wait says that does not pass by itself, with the next step.
 pub(super) fn never(reason: &str) -> Option<&'static str> {
-    const REASONS: [(&str, &str); 9] = [
+    const REASONS: [(&str, &str); 11] = [
+        (
+            "WallDurationPerJob",
+            "`time` is above what a job of yours may take; lower it (`sacctmgr show qos` and \
+             `sacctmgr show associations user=$USER` list limits)",
+        ),
+        (
+            "PerJob",
+            "a block asks for more than a job of yours may have; less in `gres` and `extra`, or \
+             another `qos` or `account`",
+        ),
         (
             "PartitionTimeLimit",
             "`time` is above the partition's limit; lower it (`sinfo` lists limits)",
@@ -266,7 +289,26 @@ pub(super) fn never(reason: &str) -> Option<&'static str> {
 
 /// What `sbatch` refused, and the key of the profile that is at fault.
 pub(super) fn refused(said: &str, profile: &str) -> ExecutorError {
-    const WORDS: [(&str, &str); 9] = [
+    const WORDS: [(&str, &str); 13] = [
+        (
+            "job array specification",
+            "more --blocks than the cluster's arrays may have tasks; `scontrol show config` has its \
+             MaxArraySize",
+        ),
+        (
+            "violates accounting/qos policy",
+            "more than you may submit or ask for; fewer --blocks, less `time`, or wait until jobs of \
+             yours have ended (`sacctmgr show associations user=$USER` lists limits)",
+        ),
+        (
+            "temporarily unavailable",
+            "the cluster's queue is full; fewer --blocks, or run again when jobs have ended",
+        ),
+        (
+            "partition not available",
+            "this `partition` takes no jobs now (`scontrol show partition` says its state); wait, or \
+             take another",
+        ),
         (
             "invalid partition",
             "no such `partition`; `sinfo --summarize` lists them",
@@ -367,6 +409,30 @@ mod tests {
     }
 
     #[test]
+    fn what_never_passes_is_told_from_what_does() {
+        for (reason, expected) in [
+            ("PartitionTimeLimit", Some("lower it")),
+            ("QOSMaxWallDurationPerJobLimit", Some("`time` is above")),
+            ("AssocMaxCpuPerJobLimit", Some("a block asks for more")),
+            ("QOSMaxGRESPerJob", Some("a block asks for more")),
+            ("QOSMaxJobsPerUserLimit", None),
+            ("AssocGrpCpuLimit", None),
+            ("Resources", None),
+            (
+                "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+                None,
+            ),
+        ] {
+            let found = never(reason);
+            let is_it = match expected {
+                Some(words) => found.is_some_and(|next| next.contains(words)),
+                None => found.is_none(),
+            };
+            assert!(is_it, "{reason}: {found:?}");
+        }
+    }
+
+    #[test]
     fn what_sbatch_refuses_names_the_key() {
         for (said, expected) in [
             ("invalid partition specified: nope", "no such `partition`"),
@@ -383,6 +449,11 @@ mod tests {
                 "User's group not permitted to use this partition",
                 "may not use this",
             ),
+            (
+                "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)",
+                "fewer --blocks",
+            ),
+            ("Resource temporarily unavailable", "queue is full"),
         ] {
             let found = refused(said, "p.yaml").to_string();
             assert!(
