@@ -11,7 +11,7 @@ use flate2::{Compression, GzBuilder};
 use zip::{DateTime, ZipWriter, write::SimpleFileOptions};
 
 use crate::{
-    Base, Cache, Digest, Glibc, Image, Result, atomic_write, base,
+    Cache, Digest, Glibc, Image, Result, atomic_write, base,
     elf::Dynamic,
     error::at,
     oci::{
@@ -62,8 +62,9 @@ impl Package {
         to.finish().map_err(at(Path::new(&self.folder)))
     }
 
-    /// Writes an image that runs the file `program`, as an archive that engines load under `reference`:
-    /// the files, at their places below `/`, on the Debian base that `locked` has.
+    /// Writes an image that runs the file `program`, as an archive that engines load under `reference`,
+    /// with its checksum beside it: the files, at their places below `/`, on the Debian base that
+    /// `locked` has.
     pub fn image(
         self,
         reference: &str,
@@ -71,8 +72,8 @@ impl Package {
         locked: &Image,
         to: &Path,
         cache: &Cache,
-    ) -> Result<()> {
-        let base = base::ready(&Base::Debian, Some(&locked.usable_lock()?.base), cache)?;
+    ) -> Result<Digest> {
+        let base = base::ready(&locked.spec.base, Some(&locked.usable_lock()?.base), cache)?;
         let mut tree = Tree::default();
         for (path, (content, mode)) in self.files {
             tree.insert(&path, Node::Bytes { content, mode });
@@ -105,7 +106,10 @@ impl Package {
             .collect();
         atomic_write::whole(to, |file| {
             write_archive(reference, &documents, &layers, BufWriter::new(file))
-        })
+        })?;
+        let digest = Digest::of_file(to).map_err(at(to))?;
+        write_sum(to, digest)?;
+        Ok(digest)
     }
 
     /// The files as a wheel, in their order, with the list that installers check: the folder is that
@@ -141,13 +145,18 @@ pub fn glibc_needed(program: &Path) -> Result<Option<Glibc>> {
 /// Writes an archive, whole or not at all, and beside it `FILE.sha256` for `sha256sum --check`.
 pub fn write_package(bytes: &[u8], to: &Path) -> Result<Digest> {
     let digest = Digest::of(bytes);
-    let name = to.file_name().unwrap_or_default().to_string_lossy();
-    let sum = format!("{}  {name}\n", digest.hex());
-    let beside = to.with_file_name(format!("{name}.sha256"));
-    for (file, content) in [(to, bytes), (&beside, sum.as_bytes())] {
-        atomic_write::whole(file, |to| to.write_all(content).map_err(at(file)))?;
-    }
+    atomic_write::whole(to, |file| file.write_all(bytes).map_err(at(to)))?;
+    write_sum(to, digest)?;
     Ok(digest)
+}
+
+fn write_sum(of: &Path, digest: Digest) -> Result<()> {
+    let name = of.file_name().unwrap_or_default().to_string_lossy();
+    let sum = format!("{}  {name}\n", digest.hex());
+    let beside = of.with_file_name(format!("{name}.sha256"));
+    atomic_write::whole(&beside, |to| {
+        to.write_all(sum.as_bytes()).map_err(at(&beside))
+    })
 }
 
 #[cfg(test)]

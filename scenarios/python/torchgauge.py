@@ -892,7 +892,7 @@ class Recorder:
         if os.getpid() != self.pid:
             return
         if is_first:
-            _try(lambda: _word_left(self._path))
+            _try(lambda: os.remove(_word_place(self._path)))
         if self.ended:
             return
         if self.source is not None:
@@ -906,15 +906,16 @@ class Recorder:
             return
         is_memory = any(base.__name__ == "OutOfMemoryError" for base in kind.__mro__)
         message = _last_words(kind, error)
+        if kind.__name__ == "CalledProcessError":
+            # A launcher knows that its command failed; the command knew why.
+            word = _try(lambda: _word_left(self._path, error.cmd))
+            is_memory, message = word or (is_memory, message)
         # Of a process that has seen no step only the first one, or a launcher's rank, has a say.
         if self._file is None and not (is_first or "RANK" in os.environ):
             _try(lambda: _leave_word(self._path, is_memory, message))
             return
         if self._file is None and not self._open(with_start=False):
             return
-        if kind.__name__ == "CalledProcessError":
-            # A launcher knows that its command failed; the command knew why.
-            is_memory, message = _try(lambda: _word_left(self._path)) or (is_memory, message)
         line = {
             "event": "failed",
             "reason": "out-of-memory" if is_memory else "exception",
@@ -1400,22 +1401,28 @@ def _last_words(kind, error):
 
 def _word_place(path):
     """Where a process that may not report leaves why it failed, for the one that started it."""
-    import tempfile
-
-    return os.path.join(tempfile.gettempdir(), "torchgauge" + path.replace(os.sep, "-")[-200:])
+    folder = os.environ.get("TMPDIR") or "/tmp"
+    return os.path.join(folder, "torchgauge" + path.replace(os.sep, "-")[-200:])
 
 
 def _leave_word(path, is_memory, message):
+    place = _word_place(path)
+    own = "{}.{}".format(place, os.getpid())
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    with os.fdopen(os.open(_word_place(path), flags, 0o600), "w") as file:
-        json.dump([is_memory, message], file)
+    with os.fdopen(os.open(own, flags, 0o600), "w") as file:
+        json.dump([sys.argv[1:], is_memory, message], file)
+    os.replace(own, place)
 
 
-def _word_left(path):
+def _word_left(path, command):
+    """Of the process that this command started."""
     with open(_word_place(path)) as file:
-        word = json.load(file)
-    os.remove(file.name)
-    return word
+        arguments, is_memory, message = json.load(file)
+    words = [str(word) for word in command] if isinstance(command, (list, tuple)) else None
+    # What failed before, and was expected to, is another.
+    if words is not None and arguments and words[-len(arguments) :] != arguments:
+        return None
+    return is_memory, message
 
 
 def _try(act):

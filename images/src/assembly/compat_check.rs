@@ -27,8 +27,8 @@ pub(crate) fn check_libc(lower: &Lower, scenario: &ScenarioBinary) -> Result<()>
     if let (Some(needed), by) = newest
         && lower.base.glibc.is_some_and(|there| there < needed)
     {
-        let next = "take a newer base: PyTorch's wheels, and the workload as it is compiled here, \
-                    start on glibc 2.28, that of RHEL 8";
+        let next = "take a newer base; PyTorch's wheels, and a workload that is compiled anew \
+                    (without --scenario-binary), start on glibc 2.28";
         return lacks(format!("GLIBC_{needed} of libc.so.6"), by, next);
     }
     match program.interpreter {

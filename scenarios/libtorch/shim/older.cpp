@@ -147,13 +147,16 @@ stream _ZNSt19basic_ostringstreamIcSt11char_traitsIcESaIcEE, 16
 # GCC 11; the first in C++20
 alike _ZNKRSt7__cxx1115basic_stringbufIcSt11char_traitsIcESaIcEE3strEv, _ZNKSt7__cxx1115basic_stringbufIcSt11char_traitsIcESaIcEE3strEv
 alike _ZSt28__throw_bad_array_new_lengthv, __cxa_throw_bad_array_new_length
-alike _ZNSt15__exception_ptr13exception_ptr10_M_releaseEv, _ZNSt15__exception_ptr13exception_ptrD1Ev
+# By version, for those that a compiler puts into the program call these.
+  .symver torchgauge_old_copied, _ZNSt15__exception_ptr13exception_ptrC1ERKS0_@CXXABI_1.3.3
+  .symver torchgauge_old_destroyed, _ZNSt15__exception_ptr13exception_ptrD1Ev@CXXABI_1.3.3
+alike _ZNSt15__exception_ptr13exception_ptr10_M_releaseEv, torchgauge_old_destroyed
 # To count one more, a copy that is never destroyed.
 begin _ZNSt15__exception_ptr13exception_ptr9_M_addrefEv
   sub $24, %rsp
   mov %rdi, %rsi
   lea 8(%rsp), %rdi
-  call *_ZNSt15__exception_ptr13exception_ptrC1ERKS0_@GOTPCREL(%rip)
+  call *torchgauge_old_copied@GOTPCREL(%rip)
   add $24, %rsp
   ret
   .popsection

@@ -453,7 +453,13 @@ class Hook(unittest.TestCase):
         program = """
             import subprocess, sys
             if len(sys.argv) == 1:
+                # One that may fail, before the one that is not to.
+                probe = [sys.executable, "-c", "import nothing_of_this_name"]
+                subprocess.run(probe, stderr=subprocess.DEVNULL)
                 subprocess.run([sys.executable, __file__, "child"], check=True)
+            if sys.argv[1] == "child":
+                # A launcher of its own.
+                subprocess.run([sys.executable, __file__, "grandchild"], check=True)
             import torch
             raise {}
         """
@@ -465,6 +471,16 @@ class Hook(unittest.TestCase):
             self.assertIn("CalledProcessError", run.said)
             last = run.lines[-1]
             self.assertEqual((last["reason"], last["message"]), (reason, message))
+
+    def test_a_command_that_fails_after_another_one_that_was_to(self):
+        program = """
+            import subprocess, sys
+            probe = [sys.executable, "-c", "import nothing_of_this_name", "probe"]
+            subprocess.run(probe, stderr=subprocess.DEVNULL)
+            subprocess.run(["false"], check=True)
+        """
+        last = Run(program, {}).lines[-1]
+        self.assertTrue(last["message"].startswith("CalledProcessError: "), last)
 
     def test_a_process_that_another_one_started_does_not_fail_in_its_name(self):
         program = """

@@ -224,13 +224,17 @@ impl Slurm {
                 Err(_) => continue,
             };
             answered = Instant::now();
+            let mut out_of_service = None;
             for task in &tasks {
                 let mut words = task.to_string();
                 let before = told.insert(task.block, task.clone());
-                if before.as_ref() != Some(task) {
-                    let partition = self.profile.partition.as_deref();
-                    if let Some(nodes) = queue::out_of_service(&task.reason, partition).await {
-                        words = format!("{words} ({nodes})");
+                if before.as_ref().map(Task::to_string).as_ref() != Some(&words) {
+                    if queue::waits_for_nodes(&task.reason) {
+                        if out_of_service.is_none() {
+                            let partition = self.profile.partition.as_deref();
+                            out_of_service = Some(queue::out_of_service(partition).await);
+                        }
+                        words.extend(out_of_service.iter().map(String::as_str));
                     }
                     let ran = before.filter(|before| task.is_pending && !before.is_pending);
                     if let Some(Task { nodes, .. }) = ran {

@@ -229,17 +229,23 @@ impl fmt::Display for Task {
     }
 }
 
-/// The nodes of this partition, or of all, that take no jobs, and why, where a task waits for such.
-pub(super) async fn out_of_service(reason: &str, partition: Option<&str>) -> Option<String> {
-    if !reason.contains("DRAINED") && !reason.contains("ReqNodeNotAvail") {
-        return None;
-    }
+/// Whether a task waits for nodes that take no jobs.
+pub(super) fn waits_for_nodes(reason: &str) -> bool {
+    reason.contains("DRAINED") || reason.contains("ReqNodeNotAvail")
+}
+
+/// The nodes of this partition, or of all, that take no jobs, and why: ` (node4: disk)`; nothing where
+/// there are none.
+pub(super) async fn out_of_service(partition: Option<&str>) -> String {
     let partition = partition.map(|name| format!("--partition={name}"));
     let mut words = vec!["sinfo", "--noheader", "--list-reasons", "--format=%N: %E"];
     words.extend(partition.as_deref());
-    let nodes = slurm(&words, "").await.ok()?;
+    let nodes = slurm(&words, "").await.unwrap_or_default();
     let nodes: Vec<&str> = nodes.lines().map(str::trim).collect();
-    (!nodes.is_empty()).then(|| nodes.join(", "))
+    match nodes[..] {
+        [] => String::new(),
+        _ => format!(" ({})", nodes.join(", ")),
+    }
 }
 
 /// What a reason to wait says that does not pass by itself, with the next step.

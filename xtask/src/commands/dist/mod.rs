@@ -9,7 +9,7 @@ use std::{
 
 use bytesize::ByteSize;
 use clap::Args;
-use images::{Catalog, Glibc, Package};
+use images::{Catalog, Digest, Glibc, Package};
 
 use crate::{
     commands::bench::prepare::cache,
@@ -116,15 +116,21 @@ pub(crate) fn run(args: &DistArgs, printer: &Printer) -> Result<()> {
     }
     if args.image {
         let file = out.join(format!("{name}-image.tar"));
-        image(version, &program, &root, &file, printer)?;
-        printer.line(&file.display().to_string());
+        let digest = image(version, &program, &root, &file, printer)?;
+        printer.line(&format!("{}  {digest}", file.display()));
     }
     printer.line(said.trim());
     Ok(())
 }
 
 /// Writes an image of the program and its licences.
-fn image(version: &str, program: &Path, root: &Path, to: &Path, printer: &Printer) -> Result<()> {
+fn image(
+    version: &str,
+    program: &Path,
+    root: &Path,
+    to: &Path,
+    printer: &Printer,
+) -> Result<Digest> {
     let mut image = Package::new("");
     let place = format!("usr/local/bin/{PROGRAM}");
     image.add(&place, read(program)?, 0o755);
