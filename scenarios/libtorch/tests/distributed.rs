@@ -127,6 +127,20 @@ fn gradients_are_means_over_ranks() {
 }
 
 #[test]
+fn ranks_that_disagree_about_the_model_are_refused() {
+    let test = "ranks_that_disagree_about_the_model_are_refused";
+    let (group, rank) = match ranks(test, Duration::from_mins(1)) {
+        Ok(rank) => rank,
+        Err(children) => return all_well(children),
+    };
+    let layers = if rank == 2 { 1 } else { 2 };
+    let weights = [(); 2].map(|()| Tensor::ones([3], FLOAT).set_requires_grad(true));
+    let own: Vec<&Tensor> = weights.iter().take(layers).collect();
+    let error = Reducer::new(group, &own).err().expect("an error");
+    assert!(error.to_string().contains("same model across all ranks"), "{error}");
+}
+
+#[test]
 fn a_rank_that_dies_or_hangs_fails_the_others() {
     let test = "a_rank_that_dies_or_hangs_fails_the_others";
     let (group, rank) = match ranks(test, Duration::from_secs(4)) {
