@@ -42,7 +42,7 @@ impl FromStr for Choice {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     #[error(
-        "no CUDA GPU here: {0}; `{program} doctor` says more, `--device cpu` goes without",
+        "no CUDA GPU here: {0}; `{program} doctor` has details, `--device cpu` runs without one",
         program = protocol::program()
     )]
     NoGpu(&'static str),

@@ -573,7 +573,7 @@ fn what_cannot_be_is_refused_before_anything_runs() {
     check(
         &[&old[..], &["--parameter", "a=1,1"]].concat(),
         &["x", "{a}"],
-        "stands in this list",
+        "is in this list",
     );
     check(
         &[&old[..], &["--parameter", "a=1,2"]].concat(),

@@ -116,7 +116,7 @@ pub(crate) fn check(session: &Session, records: &[Record]) -> Result<(), String>
         return Err("its name is empty; `session` in session.json must name it".into());
     }
     if records.is_empty() {
-        return Err("it has no record of a run; `bench --resume` runs what its plan says".into());
+        return Err("it has no record of a run; `bench --resume` runs what it planned".into());
     }
     let rows = Rows::with(&session.metrics);
     for record in records {

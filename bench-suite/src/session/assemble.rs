@@ -116,7 +116,7 @@ fn profiled(asked: Option<u32>, found: BTreeMap<String, Kernel>) -> (Vec<Kernel>
     let asked = asked.filter(|steps| *steps > 0 && kernels.is_empty());
     let note = asked.map(|steps| {
         format!(
-            "no kernel of {steps} profiled steps was reported; the log says why where it is known"
+            "no kernel of {steps} profiled steps was reported; the log has the cause where it is known"
         )
     });
     (kernels, note)
@@ -129,7 +129,7 @@ fn attributed(is_asked: bool, found: BTreeMap<String, Module>) -> (Vec<Module>, 
     let note = match Module::mismatch(&modules) {
         Some(mismatch) => format!("the modules are left out: {mismatch}"),
         None if is_asked && modules.is_empty() => {
-            "no module was attributed; the log says why where it is known".to_owned()
+            "no module was attributed; the log has the cause where it is known".to_owned()
         }
         None => return (modules, None),
     };
@@ -153,7 +153,7 @@ fn note_snapshot(cell: &CellPlan, outcome: &Outcome, record: &mut Record) {
              `python3 -m torch.cuda._memory_viz trace_plot {file} -o memory.html`"
         ));
     } else if ran_out || (cell.steps.snapshot == Snapshot::Always && outcome.is_ok()) {
-        let missing = "no snapshot was written; the log says why where it is known";
+        let missing = "no snapshot was written; the log has the cause where it is known";
         record.warnings.push(missing.to_owned());
     }
 }

@@ -187,13 +187,13 @@ impl<'a> Expansion<'a> {
         if let Some(idle) = used.iter().position(|used| !used) {
             let at = self.at.key("exclude").index(idle);
             let message = "this leaves nothing out: no combination matches it";
-            let help = "drop it, or give values that stand in `axes`".to_owned();
+            let help = "drop it, or give values that are in `axes`".to_owned();
             return Err(at.error(message, Some(help)));
         }
         self.include(&mut variants, &included, &expected)?;
         if let Some((at, _)) = expected.iter().find(|(_, one)| !one.used.get()) {
             let message = "no variant fits this";
-            let help = "drop it, or give values that stand in `axes` or `include`".to_owned();
+            let help = "drop it, or give values that are in `axes` or `include`".to_owned();
             return Err(at.error(message, Some(help)));
         }
         if variants.is_empty() {
@@ -406,7 +406,7 @@ impl<'a> Expansion<'a> {
             [other] => format!("it would run on {other}: `devices: [{other}]`"),
             _ if value.is_empty() => format!("give `{}` in `axes`", refusal.axis),
             _ if picked.get(refusal.axis).is_none() => {
-                format!("`{}` is {value} unless `axes` says otherwise", refusal.axis)
+                format!("`{}` is {value} unless `axes` sets it", refusal.axis)
             }
             _ => format!(
                 "take the value out, or `exclude: [{{{}: {value}}}]`",

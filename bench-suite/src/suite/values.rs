@@ -81,7 +81,7 @@ pub(super) fn values(
             .iter()
             .any(|other| other.canonical == given.canonical)
         {
-            let message = format!("`{}` stands in this list already", given.canonical);
+            let message = format!("`{}` is in this list already", given.canonical);
             return Err(at.error(message, Some("drop it".into())));
         }
         values.push(given);

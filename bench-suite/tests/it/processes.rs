@@ -209,7 +209,7 @@ async fn modules_are_in_the_record_where_they_add_up() {
         ),
         (
             format!("{good}{end}"),
-            "no module was attributed; the log says why",
+            "no module was attributed; the log has the cause",
         ),
     ] {
         let (_home, record, _) = run_suite(&script, &suite, CancellationToken::new()).await;

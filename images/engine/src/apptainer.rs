@@ -139,7 +139,7 @@ impl Apptainer {
             None => [&image.entrypoint[..], &spec.command].concat(),
         };
         let (Some(root), false) = (&image.root, started.is_empty()) else {
-            let message = format!("the image {} says no command to start", image.id);
+            let message = format!("the image {} has no command to start", image.id);
             return Err(Error::Apptainer(message));
         };
         let mut environment = image.environment.clone();

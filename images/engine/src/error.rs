@@ -190,7 +190,7 @@ impl Cause {
             _ if message.contains("unpack") || message.contains("unexpected eof") => {
                 "the archive is damaged or incomplete: assemble it again, all layers included"
             }
-            _ => "the engine's log says more (`journalctl -u docker`)",
+            _ => "the engine's log has details (`journalctl -u docker`)",
         }
     }
 }

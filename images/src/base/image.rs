@@ -200,7 +200,7 @@ pub(crate) async fn pull(
     })?;
     let seconds = Some(began.elapsed().as_secs_f64());
     let id = find(engine, reference).await?;
-    let id = id.ok_or_else(|| no("the engine says that it pulled it, and does not have it"))?;
+    let id = id.ok_or_else(|| no("the engine reported it as pulled, and does not have it"))?;
     Ok((id, Pulled { seconds, bytes }))
 }
 

@@ -41,7 +41,7 @@ pub(super) fn started(
     DriverCheck::of(
         "CUDA",
         starts,
-        format!("{cuda}, says {from}; {has}: {what}"),
+        format!("{cuda} by {from}; {has}: {what}"),
     )
 }
 

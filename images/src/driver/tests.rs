@@ -53,7 +53,7 @@ fn a_driver_starts_the_cuda_of_its_major_version() {
     };
     check(
         &of("12.4", "570"),
-        &["+ CUDA: 12.4, says PyTorch; driver 570 has CUDA 12.8: starts\n"],
+        &["+ CUDA: 12.4 by PyTorch; driver 570 has CUDA 12.8: starts\n"],
     );
     check(
         &of("12.8", "535.54.03"),
@@ -77,12 +77,12 @@ fn a_driver_starts_the_cuda_of_its_major_version() {
     );
     check(
         &lines(&[second], &[], "570", ""),
-        &["- CUDA: 13.0, says libcudart"],
+        &["- CUDA: 13.0 by libcudart"],
     );
     let package = "a/nvidia_cuda_runtime_cu12-12.6.77.dist-info/METADATA";
     check(
         &lines(&[(package, b"")], &[], "570", ""),
-        &["CUDA: 12.6, says package"],
+        &["CUDA: 12.6 by package"],
     );
     check(
         &lines(&[("bin/sh", b"")], &[], "570", ""),

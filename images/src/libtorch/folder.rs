@@ -56,7 +56,7 @@ pub(crate) fn assemble(
     check_roots(torch, flavour, &found)?;
     let no = |cause: &str| Error::no_libtorch(torch, cause);
     let version = version_of(|name| read_small(&torch.join(name)), flavour, &found);
-    let (version, name) = version.ok_or_else(|| no("its version stands nowhere"))?;
+    let (version, name) = version.ok_or_else(|| no("its version is nowhere in it"))?;
     let libraries = found
         .iter()
         .map(|(name, path)| {

@@ -136,7 +136,7 @@ fn take_out(
     let version = folder::version_of(beside, flavour, &found);
     let (version, name) = version.ok_or_else(|| {
         nothing(
-            "its version stands nowhere",
+            "its version is nowhere in it",
             "take a base with a released PyTorch",
         )
     })?;

@@ -104,7 +104,7 @@ fn full_name(version: &str, flavour: Flavour, wheels: &[(Wheel, PathBuf)]) -> Re
     };
     let cuda = cuda.ok_or_else(|| {
         let what = format!("torch {version} with CUDA");
-        not_offered(&what, "its wheel says that it was built without")
+        not_offered(&what, "its wheel was built without")
     })?;
     Ok(format!("{version}+{cuda}"))
 }

@@ -86,7 +86,7 @@ const NO_TLS: &[&str] = &["InvalidContentType", "corrupt message"];
 const SHOWN_CHARS: usize = 400;
 /// What to do about a registry that shows something else than it was given.
 pub(super) const CHANGES: &str =
-    "it, or what stands before it, changes what it is given: pull from another one";
+    "it, or a proxy before it, changes what it is given: pull from another one";
 
 fn says(text: &str, words: &[&str]) -> bool {
     words.iter().any(|word| text.contains(word))
@@ -134,6 +134,6 @@ pub(super) fn advice(error: &OciDistributionError) -> &'static str {
         (None, OciDistributionError::RequestError(_) | OciDistributionError::IoError(_)) => {
             "check the network; push again, and layers that it has are not sent twice"
         }
-        _ => "its log says more; push again once it is fixed; what it has is not sent twice",
+        _ => "its log has details; push again once it is fixed; what it has is not sent twice",
     }
 }

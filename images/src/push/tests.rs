@@ -268,7 +268,7 @@ async fn a_refusal_is_final() {
     for (method, status, words) in [
         ("HEAD", "401 Unauthorized", "docker login"),
         ("POST", "403 Forbidden", "who may push there"),
-        ("PUT", "400 Bad Request", "its log says more"),
+        ("PUT", "400 Bad Request", "its log has details"),
     ] {
         let registry = Canned::serve(&[(method, &[Act::Answer(status)])]);
         let (sent, notes) = send(&registry, 1 << 16).await;

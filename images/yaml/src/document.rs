@@ -103,7 +103,7 @@ impl Document {
     fn repeats(&self) -> Vec<Problem> {
         let repeats = self.root.value.repeats.iter();
         let problem = |(key, place): &(String, Location)| {
-            let message = format!("the key `{key}` stands here for the second time");
+            let message = format!("the key `{key}` is here for the second time");
             let help = Some("drop one of the two".to_owned());
             Problem::new(&self.name, &self.text, None, *place, message, None, help)
         };

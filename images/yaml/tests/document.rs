@@ -389,7 +389,7 @@ fn every_mistake_of_a_document_is_found_once() {
             "4:4: parts[1]: the key `grams` is missing",
             "5:10: parts[2].what: ",
             "6:27: parts[3].x: unknown key",
-            "6:33: the key `x` stands here for the second time",
+            "6:33: the key `x` is here for the second time",
         ],
     );
 }

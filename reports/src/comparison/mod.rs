@@ -153,7 +153,7 @@ fn short(verdicts: &Verdicts) -> Vec<Block> {
     let mut known = warnings(verdicts);
     if known.len() > WARNINGS {
         let more = known.split_off(WARNINGS - 1).len();
-        known.push(format!("{more} more warnings stand in the report"));
+        known.push(format!("{more} more warnings are in the report"));
     }
     blocks.extend((!known.is_empty()).then_some(Block::Warnings(known)));
     blocks

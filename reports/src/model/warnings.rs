@@ -237,7 +237,7 @@ fn other_libtorch(sources: &[Source]) -> BTreeSet<String> {
         let differs = !taken.is_empty() && plain(taken) != plain(told);
         let name = &facts.name;
         differs.then(|| {
-            format!("Image {name} was taken for libtorch {taken}, its workload says {told}.")
+            format!("Image {name} was taken for libtorch {taken}, its workload reports {told}.")
         })
     };
     let told = sources.iter().flat_map(|source| {

@@ -35,7 +35,7 @@ pub(crate) fn for_a_comment(write: impl Fn(usize) -> String) -> String {
 
 /// Whole lines, as many as there is room for.
 fn cut(text: &str) -> String {
-    const END: &str = "\nThe rest stands in the report.\n";
+    const END: &str = "\nThe rest is in the report.\n";
     let mut room = MOST_CHARACTERS - END.chars().count();
     let lines = text.split_inclusive('\n').take_while(|line| {
         let length = line.chars().count();

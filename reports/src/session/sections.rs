@@ -191,7 +191,7 @@ fn claims_of(view: &View) -> Vec<Block> {
 }
 
 const FAILURES: &str = "Runs without metrics, and why. The metrics above leave them out.";
-const EXPECTED: &str = "Runs that are to fail so: their suite says `expect`.";
+const EXPECTED: &str = "Runs that are to fail like this, by `expect` in their suite.";
 
 fn failed(view: &View, failures: &[&Failure], caption: &str, mark: Option<Mark>) -> Vec<Block> {
     let row = |(failure, more): &(&Failure, usize)| {

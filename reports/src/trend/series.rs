@@ -196,7 +196,7 @@ impl Series {
     fn drifted(&self, drift: &ChangePoint) -> String {
         let [before, after] = [drift.before, drift.after].map(|level| self.value(level));
         format!(
-            "drift from {before} to {after} over {} points, gradual: no single revision stands out",
+            "drift from {before} to {after} over {} points, gradual: no single revision accounts for it",
             drift.index + 2 - drift.range[0]
         )
     }

@@ -200,7 +200,7 @@ fn drift_and_noise_are_told_and_drawn() {
         html(&all, &[], "", "").unwrap(),
     ] {
         assert!(
-            told.contains("over 100 points, gradual: no single revision stands out"),
+            told.contains("over 100 points, gradual: no single revision accounts for it"),
             "{told}"
         );
         assert!(told.contains("times as large since r7"), "{told}");

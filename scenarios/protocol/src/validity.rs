@@ -64,7 +64,7 @@ pub fn check_traced(trace: Option<&Trace>, task: Task, variant: &Variant) -> Res
             Err("a trace of tensors is for the task allocation".into())
         }
         Some(Trace::Tensors(_)) if drawn || variant.allocations.is_some() => Err(
-            "a trace says what is allocated; drop allocations, allocation_mib and live_mib".into(),
+            "a trace has what is allocated; drop allocations, allocation_mib and live_mib".into(),
         ),
         None | Some(Trace::Tensors(_)) => Ok(()),
         Some(Trace::Requests(_)) if !expects => {

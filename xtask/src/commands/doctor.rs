@@ -108,7 +108,7 @@ fn disk(cache: &Path, machine: &Machine) -> Finding {
             ),
         ),
         Some(free) => Finding::ok("disk", format!("{} free at {place}", ByteSize::b(free))),
-        None => Finding::ok("disk", format!("cannot tell how much is free at {place}")),
+        None => Finding::ok("disk", format!("free space at {place} is unknown")),
     }
 }
 

@@ -131,7 +131,7 @@ fn driver() -> Result<String> {
     host::local::open().facts().driver_version.ok_or_else(|| {
         let program = protocol::program();
         Error::Trouble(format!(
-            "no NVIDIA driver answers on this machine; `{program} doctor` says why"
+            "no NVIDIA driver answers on this machine; `{program} doctor` has the cause"
         ))
     })
 }

@@ -119,7 +119,7 @@ pub(in crate::executors) fn unless_started(end: End, order: &Order) -> End {
     match end {
         End::Exited(code) if told_nothing(order) && not_executed(code, order) => {
             let message = format!(
-                "the image's program cannot be started (status {code}); the log {} says why",
+                "the image's program cannot be started (status {code}); the log {} has the cause",
                 order.log.display()
             );
             End::never(Reason::ImageBroken, Stage::Start, message)

@@ -63,7 +63,7 @@ impl Container {
             let tried: Vec<String> = tried.iter().map(word).collect();
             let message = format!(
                 "containers of {} do not reach the GPU:\n  {}\n\
-                 `--engine process` goes without containers; `{} doctor` says more",
+                 `--engine process` goes without containers; `{} doctor` has details",
                 self.engine.facts().describe(),
                 tried.join("\n  "),
                 protocol::program()

@@ -198,7 +198,7 @@ impl GpuMonitor {
         for xid in xids {
             if let Some(words) = nvml::fatal_xid(xid) {
                 self.lost
-                    .get_or_insert_with(|| format!("the driver told of XID {xid}: {words}"));
+                    .get_or_insert_with(|| format!("the driver reported XID {xid}: {words}"));
             }
             self.xids.push(xid);
         }

@@ -31,11 +31,11 @@ pub(super) fn obstacle() -> Option<String> {
 /// cannot be had.
 pub(super) fn loss(error: &NvmlError) -> Option<&'static str> {
     match error {
-        NvmlError::GpuLost => Some("NVML says that the GPU is lost: it fell off the bus"),
+        NvmlError::GpuLost => Some("NVML reports that the GPU is lost: it fell off the bus"),
         NvmlError::ResetRequired => {
-            Some("NVML says that the GPU must be reset before it can be used again")
+            Some("NVML reports that the GPU must be reset before it can be used again")
         }
-        NvmlError::CorruptedInfoROM => Some("NVML says that the GPU's InfoROM is corrupted"),
+        NvmlError::CorruptedInfoROM => Some("NVML reports that the GPU's InfoROM is corrupted"),
         _ => None,
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn settled(given: &BenchArgs, folder: &Path) -> Result<(BenchArgs, Se
     let session = SessionFolder::at(folder).read_session()?;
     let Some(asked) = session.asked.clone() else {
         return Err(Error::Input(format!(
-            "{} does not tell what its session was asked for; begin a new session",
+            "{} does not have what its session was asked for; begin a new session",
             folder.display()
         )));
     };

@@ -89,7 +89,7 @@ pub(super) fn line(search: &Bisection, decision: &Decision) -> String {
     let interval = interval(decision);
     let is_side = decision.base == 0 && !search.decisions.is_empty();
     match (&decision.why, decision.is_bad) {
-        (Some(why), _) => format!("{head} cannot be told: {why}"),
+        (Some(why), _) => format!("{head} is undecided: {why}"),
         (None, Some(false)) if is_side => format!("{head} is good: {change} ({interval})"),
         (None, Some(true)) if is_side => format!("{head} is bad: {change} ({interval})"),
         _ => format!("from {base} to {head}: {change} ({interval})"),
@@ -138,7 +138,7 @@ fn sentences(search: &Bisection) -> Vec<String> {
         let interval = interval(size);
         match (&size.why, size.is_bad) {
             (Some(why), _) => {
-                format!("How they differ from {base} to {head} cannot be told: {why}.")
+                format!("How they differ from {base} to {head} is undecided: {why}.")
             }
             (None, Some(true)) => {
                 format!("Side by side, from {base} to {head}: {by} ({interval}).")
