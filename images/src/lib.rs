@@ -64,4 +64,4 @@ pub use spec::{
     reserved::environment as reserved_environment,
 };
 pub use store::Cache;
-pub use workload::{ScenarioBinary, cargo, is_of_a_package, plain_cargo, reproducible};
+pub use workload::{ScenarioBinary, cargo, plain_cargo, reproducible};

@@ -116,7 +116,7 @@ pub fn plain_cargo(folder: &Path) -> Command {
 }
 
 /// Whether cargo says something of the package that it runs in this variable.
-pub fn is_of_a_package(variable: &OsStr) -> bool {
+fn is_of_a_package(variable: &OsStr) -> bool {
     ["CARGO_PKG_", "CARGO_MANIFEST_", "OUT_DIR"]
         .iter()
         .any(|start| variable.as_encoded_bytes().starts_with(start.as_bytes()))
