@@ -22,6 +22,11 @@ pub(super) struct Trace {
 static TRACES: [Trace; 13] = {
     use Dashes::{Dots, Long, None};
     use Quantity::{Bytes, Celsius, Cores, Megahertz, Percent, Plain, Watts};
+    use Sampled::{
+        CpuCores, GpuMemoryClockMhz, GpuPowerWatts, GpuProcessBytes, GpuSmClockMhz,
+        GpuTemperatureCelsius, GpuUsedBytes, GpuUtilizationPercent, HostAvailableBytes,
+        HostBusyCores, MemoryBytes, OtherCores, Pids,
+    };
     [
         trace(
             "GPU utilization",
@@ -29,55 +34,27 @@ static TRACES: [Trace; 13] = {
             "",
             0,
             None,
-            Sampled::GpuUtilizationPercent,
+            GpuUtilizationPercent,
         ),
-        trace("GPU memory", Bytes, "all", 1, Long, Sampled::GpuUsedBytes),
-        trace(
-            "GPU memory",
-            Bytes,
-            "run",
-            0,
-            None,
-            Sampled::GpuProcessBytes,
-        ),
-        trace("GPU power", Watts, "", 0, None, Sampled::GpuPowerWatts),
-        trace(
-            "Clocks",
-            Megahertz,
-            "memory",
-            1,
-            Long,
-            Sampled::GpuMemoryClockMhz,
-        ),
-        trace("Clocks", Megahertz, "SM", 0, None, Sampled::GpuSmClockMhz),
+        trace("GPU memory", Bytes, "all", 1, Long, GpuUsedBytes),
+        trace("GPU memory", Bytes, "run", 0, None, GpuProcessBytes),
+        trace("GPU power", Watts, "", 0, None, GpuPowerWatts),
+        trace("Clocks", Megahertz, "memory", 1, Long, GpuMemoryClockMhz),
+        trace("Clocks", Megahertz, "SM", 0, None, GpuSmClockMhz),
         trace(
             "GPU temperature",
             Celsius,
             "",
             0,
             None,
-            Sampled::GpuTemperatureCelsius,
+            GpuTemperatureCelsius,
         ),
-        trace("CPUs", Cores, "all", 2, Long, Sampled::HostBusyCores),
-        trace("CPUs", Cores, "others", 1, Dots, Sampled::OtherCores),
-        trace("CPUs", Cores, "run", 0, None, Sampled::CpuCores),
-        trace(
-            "Memory of the run",
-            Bytes,
-            "",
-            0,
-            None,
-            Sampled::MemoryBytes,
-        ),
-        trace(
-            "Memory available",
-            Bytes,
-            "",
-            0,
-            None,
-            Sampled::HostAvailableBytes,
-        ),
-        trace("Threads, processes", Plain, "", 0, None, Sampled::Pids),
+        trace("CPUs", Cores, "all", 2, Long, HostBusyCores),
+        trace("CPUs", Cores, "others", 1, Dots, OtherCores),
+        trace("CPUs", Cores, "run", 0, None, CpuCores),
+        trace("Memory of the run", Bytes, "", 0, None, MemoryBytes),
+        trace("Memory available", Bytes, "", 0, None, HostAvailableBytes),
+        trace("Threads, processes", Plain, "", 0, None, Pids),
     ]
 };
 
