@@ -1,11 +1,13 @@
 //! When a comparison fails a pipeline.
 
 use judge::compare::Verdict;
+use serde::Deserialize;
 
 use crate::{CellVerdicts, MetricVerdict, Verdicts};
 
 /// What fails a gate besides *regressed*.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FailOn {
     /// Nothing else.
     #[default]

@@ -2,42 +2,29 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use history::{Aggregate, PointFilter, SeriesFilter, SeriesKey};
 use judge::{moderation::Variance, sessions::BetweenSessions};
 use metrics::Metric;
 use record::{Records, Session, SessionFolder};
 use reports::format::plural;
-use verdict::{CellMetric, Gate, Side, SideError, Verdicts};
+use verdict::{CellMetric, FailOn, Gate, Side, SideError, Verdicts};
 
 use crate::{
     cli::{
         By, Format, IgnoreArgs, by, exit_codes,
         history::{HistoryFolder, named, read},
-        share,
+        share, word,
     },
     commands::{session_ref, write_file},
     error::{Error, Result},
     printer::{Printer, table_style},
 };
 
-/// What fails a gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FailOn {
-    /// A gated metric that regressed
-    Regressed,
-    /// One that is inconclusive, too
-    Inconclusive,
-}
-
-impl From<FailOn> for verdict::FailOn {
-    fn from(chosen: FailOn) -> Self {
-        match chosen {
-            FailOn::Regressed => Self::Regressed,
-            FailOn::Inconclusive => Self::Inconclusive,
-        }
-    }
-}
+const FAIL_ON: &[(&str, &str)] = &[
+    ("regressed", "A gated metric that regressed"),
+    ("inconclusive", "One that is inconclusive, too"),
+];
 
 #[derive(Debug, Clone, Args)]
 #[command(
@@ -86,7 +73,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// What fails the command with exit code 1
-    #[arg(long, value_enum, default_value_t = FailOn::Regressed)]
+    #[arg(long, value_parser = word::<FailOn>(FAIL_ON), default_value = "regressed")]
     fail_on: FailOn,
     /// Relative change of a metric that counts as none, in place of its own; by the metric's
     /// name or as tables print it, such as `throughput=0.02`
@@ -122,7 +109,7 @@ fn metric(word: &str) -> &str {
 /// Judges, prints, and fails where a gated metric says no.
 pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
     let verdicts = judge(args, printer)?;
-    let fail_on = args.fail_on.into();
+    let fail_on = args.fail_on;
     if let Some(path) = &args.junit {
         write_file(path, &reports::comparison::junit(&verdicts, fail_on)?)?;
     }
