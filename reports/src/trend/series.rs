@@ -7,7 +7,7 @@ use std::fmt;
 
 use judge::{
     compare::{Direction, Verdict},
-    trend::{ChangePoint, Noisier, Point, Staleness, TOO_SHORT, Trend},
+    trend::{ChangePoint, Point, Staleness, TOO_SHORT, Trend},
 };
 use record::MethodDifference;
 use serde::Serialize;
@@ -92,7 +92,7 @@ pub(crate) enum Urgency {
     Stale,
     /// The last run changed it otherwise.
     News,
-    /// It changed before, drifts, or has become noisier.
+    /// It changed before, or drifts.
     Changed,
     Quiet,
 }
@@ -116,8 +116,7 @@ impl Series {
     }
 
     pub(super) fn is_quiet(&self) -> bool {
-        let found = &self.found;
-        found.change_points.is_empty() && found.noisier.is_none()
+        self.found.change_points.is_empty()
     }
 
     /// Whether a change is smaller than what counts as one.
@@ -135,8 +134,8 @@ impl Series {
         self.verdict(change) == Some(Verdict::Regressed) && !self.is_within_threshold(change)
     }
 
-    /// What is to be said beside its changes: what each came with, drift, noise that grew, and that
-    /// nothing has come since the newest result.
+    /// What is to be said beside its changes: what each came with, drift, and that nothing
+    /// has come since the newest result.
     pub(super) fn remark(&self) -> Option<String> {
         let stale = self.staleness.as_ref().filter(|_| self.is_stale());
         let found = &self.found;
@@ -155,7 +154,6 @@ impl Series {
                 remarks.push(self.drifted(change));
             }
         }
-        remarks.extend(found.noisier.iter().map(|noisier| self.noisier(noisier)));
         if found.too_short {
             let points = self.points.len();
             remarks.push(format!(
@@ -199,16 +197,6 @@ impl Series {
             "drift from {before} to {after} over {} points, gradual: no single revision accounts for it",
             drift.index + 2 - drift.range[0]
         )
-    }
-
-    /// `noise 3.1 times as large since r80`.
-    fn noisier(&self, noisier: &Noisier) -> String {
-        let since = self.points.get(noisier.index);
-        let since = since.map_or_else(String::new, |point| {
-            format!(" since {}", short(&point.revision))
-        });
-        let ratio = format::significant(noisier.ratio, 2);
-        format!("noise {ratio} times as large{since}")
     }
 
     /// The last good point and the first bad one, between which the level changed, by revision, or

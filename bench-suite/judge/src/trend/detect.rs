@@ -4,7 +4,7 @@ use super::constants::{CLIP, PLACE_CRITICAL};
 use super::history::{self, Change};
 use super::model::{ChangePoint, Point, TOO_SHORT, Trend, TrendError, TrendOptions};
 use super::series::Series;
-use super::{newest, noise, robust, slope};
+use super::{newest, robust, slope};
 use crate::dist::t_critical;
 
 /// Miss probability of the interval of a change.
@@ -41,7 +41,6 @@ pub fn change_points(points: &[Point], options: &TrendOptions) -> Result<Trend, 
         starts.push(newest.start);
         changes.push(newest);
     }
-    let noisier = noise::noisier(&series, &starts, options.alpha_history);
     let rho = series.rho(0, series.len(), &starts);
     let steps = changes.iter().enumerate().map(|(place, change)| {
         let (from, to) = series.around(&starts, place);
@@ -72,7 +71,6 @@ pub fn change_points(points: &[Point], options: &TrendOptions) -> Result<Trend, 
     change_points.sort_by_key(|found| found.index);
     Ok(Trend {
         change_points,
-        noisier,
         too_short: false,
     })
 }

@@ -21,8 +21,7 @@ mod week;
 
 pub use detect::change_points;
 pub use model::{
-    ChangePoint, Noisier, Point, TOO_SHORT, Trend, TrendError, TrendOptions, is_beyond,
-    put_in_order,
+    ChangePoint, Point, TOO_SHORT, Trend, TrendError, TrendOptions, is_beyond, put_in_order,
 };
 pub use news::{follow, follow_many, news};
 pub use stale::{Staleness, staleness};

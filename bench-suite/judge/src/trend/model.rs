@@ -76,25 +76,11 @@ pub fn is_beyond(interval: Option<[f64; 2]>, threshold: f64) -> bool {
     interval.is_none_or(|[low, high]| low.ln() > bound || high.ln() < -bound)
 }
 
-/// Noise that grew.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Noisier {
-    /// First point of the larger noise.
-    pub index: usize,
-    /// Noise after ÷ before.
-    pub ratio: f64,
-    /// p, corrected for the number of places that were looked at.
-    pub p: f64,
-}
-
 /// What was found in one series.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Trend {
     /// The change points, oldest first.
     pub change_points: Vec<ChangePoint>,
-    /// Noise that has grown, and is larger still.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub noisier: Option<Noisier>,
     /// Whether it has fewer points than [`TOO_SHORT`]: nothing was looked for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub too_short: bool,

@@ -39,8 +39,8 @@ pub(super) fn change(series: &Series, starts: &[usize], options: &TrendOptions) 
     let found = all(None);
     let start = strongest(&found)?.start;
     // Noise that grew before the change is what to hold it against.
-    let louder = noise::noisier(series, starts, ALPHA_LOUDER);
-    let found = match louder.map(|louder| louder.index) {
+    let louder = noise::louder_since(series, starts, ALPHA_LOUDER);
+    let found = match louder {
         Some(since) if since + SOME <= start => all(Some(since)),
         _ => found,
     };

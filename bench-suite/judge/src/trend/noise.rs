@@ -2,7 +2,6 @@
 
 use super::constants::CLIP;
 use super::history::changes;
-use super::model::Noisier;
 use super::robust;
 use super::series::Series;
 
@@ -11,7 +10,7 @@ use super::series::Series;
 const LEAST: f64 = 0.1;
 
 /// From where on the noise is larger than before, if it still is at the newest end.
-pub(super) fn noisier(series: &Series, starts: &[usize], alpha: f64) -> Option<Noisier> {
+pub(super) fn louder_since(series: &Series, starts: &[usize], alpha: f64) -> Option<usize> {
     let residuals = series.residuals(starts);
     let scale = robust::scale(&residuals, series.y.first().copied()?);
     if scale <= robust::rounding(series.y[0]) {
@@ -20,11 +19,7 @@ pub(super) fn noisier(series: &Series, starts: &[usize], alpha: f64) -> Option<N
     let sizes = residuals.iter().map(|r| (r.abs() + LEAST * scale).ln());
     let sizes = Series::searched_everywhere(sizes.collect());
     let last = changes(&sizes, alpha).pop()?;
-    (last.step() > 0.0).then(|| Noisier {
-        index: last.start,
-        ratio: last.step().exp(),
-        p: last.p,
-    })
+    (last.step() > 0.0).then_some(last.start)
 }
 
 /// Marks runs of fewer points than a level has that lie far out, where they are few: where such
