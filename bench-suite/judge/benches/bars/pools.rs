@@ -15,9 +15,7 @@ pub(crate) fn series(folder: &Path) -> Result<Vec<(String, Vec<Point>)>, String>
         let path = entry.map_err(|e| at(folder, e.to_string()))?.path();
         if path.extension().is_some_and(|extension| extension == "csv") {
             let text = std::fs::read_to_string(&path).map_err(|e| at(&path, e.to_string()))?;
-            let points = csv::parse(&text)
-                .map_err(|e| at(&path, e.to_string()))?
-                .points;
+            let points = csv::parse(&text).map_err(|e| at(&path, e.to_string()))?;
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             files.push((name.into_owned(), points));
         }

@@ -2,8 +2,7 @@
 //!
 //! Windows line ends, a byte order mark and quoted fields are fine; columns may come in
 //! any order, and further ones are left alone. A timestamp is a number of seconds since 1970-01-01
-//! UTC, or of milli-, micro- or nanoseconds where all of them are as large as those are today; or
-//! it is a date, or a date and time, of ISO 8601, in UTC where it names no other offset.
+//! UTC, or a date, or a date and time, of ISO 8601, in UTC where it names no other offset.
 
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
@@ -14,21 +13,14 @@ use super::model::Point;
 #[error("{0}")]
 pub struct CsvError(String);
 
-/// What was read.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parsed {
-    /// The points, in the order of the lines, their timestamps in seconds.
-    pub points: Vec<Point>,
-    /// What the numbers of the timestamps were taken for where they are no seconds, such as
-    /// `milliseconds`.
-    pub unit: Option<&'static str>,
-}
+/// In the year 5138. Numbers from here on count milliseconds or less.
+const LATEST: f64 = 1e11;
 
-/// Reads a series; the header alone gives an empty one.
+/// Reads a series, its points in the order of the lines; the header alone gives an empty one.
 ///
 /// # Errors
 /// [`CsvError`], with the line.
-pub fn parse(text: &str) -> Result<Parsed, CsvError> {
+pub fn parse(text: &str) -> Result<Vec<Point>, CsvError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() {
         let words =
@@ -54,8 +46,6 @@ pub fn parse(text: &str) -> Result<Parsed, CsvError> {
     let [timestamp, revision, value] =
         [column("timestamp")?, column("revision")?, column("value")?];
     let mut points: Vec<Point> = Vec::new();
-    // Places of the timestamps that are numbers.
-    let mut numbers = Vec::new();
     for record in reader.records() {
         let record = record.map_err(syntax)?;
         let line = record.position().map_or(0, ::csv::Position::line);
@@ -63,38 +53,18 @@ pub fn parse(text: &str) -> Result<Parsed, CsvError> {
         let timestamp = if let Some(seconds) = moment(time) {
             seconds
         } else {
-            numbers.push(points.len());
             let hint =
                 "timestamps are seconds since 1970-01-01 UTC, or such as 2026-11-21T10:00:00Z";
-            number(time, line, "timestamp", hint)?
+            number(time, line, "timestamp", LATEST, hint)?
         };
         let hint = "leave the line out if there was no result";
         points.push(Point {
             timestamp,
             revision: record[revision].to_owned(),
-            value: number(&record[value], line, "value", hint)?,
+            value: number(&record[value], line, "value", f64::INFINITY, hint)?,
         });
     }
-    let smallest = numbers.iter().map(|&place| points[place].timestamp);
-    let unit = unit(smallest.fold(f64::INFINITY, f64::min));
-    for place in numbers.into_iter().filter(|_| unit.is_some()) {
-        points[place].timestamp /= unit.map_or(1.0, |(_, of_a_second)| of_a_second);
-    }
-    Ok(Parsed {
-        points,
-        unit: unit.map(|(name, _)| name),
-    })
-}
-
-/// What numbers of this size and above count, and how many of it are a second. As seconds, the
-/// first would be in the year 5138; as milliseconds it is in 1973.
-fn unit(smallest: f64) -> Option<(&'static str, f64)> {
-    match smallest {
-        1e11..1e14 => Some(("milliseconds", 1e3)),
-        1e14..1e17 => Some(("microseconds", 1e6)),
-        1e17..1e20 => Some(("nanoseconds", 1e9)),
-        _ => None,
-    }
+    Ok(points)
 }
 
 /// The seconds of a time in ISO 8601.
@@ -115,9 +85,9 @@ fn moment(field: &str) -> Option<f64> {
     Some(time.as_second() as f64 + f64::from(time.subsec_nanosecond()) / 1e9)
 }
 
-fn number(field: &str, line: u64, column: &str, hint: &str) -> Result<f64, CsvError> {
+fn number(field: &str, line: u64, column: &str, most: f64, hint: &str) -> Result<f64, CsvError> {
     match field.parse::<f64>() {
-        Ok(number) if number.is_finite() => Ok(number),
+        Ok(number) if number.abs() < most => Ok(number),
         _ => Err(CsvError(format!(
             "line {line}: the {column} is \"{}\", expected a finite number; {hint}",
             shorten(field)
@@ -148,7 +118,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expect: &[(f64, &str, f64)]) {
-        let points = parse(text).unwrap().points;
+        let points = parse(text).unwrap();
         let got: Vec<_> = points
             .iter()
             .map(|p| (p.timestamp, p.revision.as_str(), p.value))
@@ -231,35 +201,27 @@ mod tests {
     #[test]
     fn times_are_read_in_the_forms_that_tools_write() {
         let read = |time: &str| {
-            let parsed = parse(&format!("timestamp,revision,value\n{time},a,1\n")).unwrap();
-            (parsed.points[0].timestamp, parsed.unit)
+            let points = parse(&format!("timestamp,revision,value\n{time},a,1\n")).unwrap();
+            points[0].timestamp
         };
         for (time, expect) in [
-            ("1763719200", (1_763_719_200.0, None)),
-            ("1763719200.5", (1_763_719_200.5, None)),
-            ("2025-11-21T10:00:00Z", (1_763_719_200.0, None)),
-            ("2025-11-21T11:00:00+01:00", (1_763_719_200.0, None)),
-            ("2025-11-21 10:00:00", (1_763_719_200.0, None)),
-            ("2025-11-21T10:00:00.250Z", (1_763_719_200.25, None)),
-            ("2025-11-21", (1_763_683_200.0, None)),
-            ("1763719200000", (1_763_719_200.0, Some("milliseconds"))),
-            ("1763719200000000", (1_763_719_200.0, Some("microseconds"))),
-            (
-                "1763719200000000000",
-                (1_763_719_200.0, Some("nanoseconds")),
-            ),
-            ("20251121", (20_251_121.0, None)),
-            ("-5", (-5.0, None)),
-            ("1e-3", (0.001, None)),
-            ("1e150", (1e150, None)),
+            ("1763719200", 1_763_719_200.0),
+            ("1763719200.5", 1_763_719_200.5),
+            ("2025-11-21T10:00:00Z", 1_763_719_200.0),
+            ("2025-11-21T11:00:00+01:00", 1_763_719_200.0),
+            ("2025-11-21 10:00:00", 1_763_719_200.0),
+            ("2025-11-21T10:00:00.250Z", 1_763_719_200.25),
+            ("2025-11-21", 1_763_683_200.0),
+            ("20251121", 20_251_121.0),
+            ("-5", -5.0),
+            ("1e-3", 0.001),
         ] {
             assert_eq!(read(time), expect, "{time}");
         }
-        // Where one of them may be seconds, all are.
-        let mixed = parse("timestamp,revision,value\n5,a,1\n1763719200000,b,1\n").unwrap();
-        assert_eq!(
-            (mixed.points[1].timestamp, mixed.unit),
-            (1_763_719_200_000.0, None)
+        check_error(
+            "timestamp,revision,value\n1763719200000,a,1\n",
+            "line 2: the timestamp is \"1763719200000\", expected a finite number; \
+             timestamps are seconds since 1970-01-01 UTC, or such as 2026-11-21T10:00:00Z",
         );
     }
 }

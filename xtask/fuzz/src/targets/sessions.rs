@@ -95,7 +95,7 @@ pub(super) fn csv(input: &[u8], _: &Path) -> Result<bool, String> {
         return Ok(false);
     };
     let mut points = match trend::csv::parse(text) {
-        Ok(parsed) => parsed.points,
+        Ok(points) => points,
         Err(error) => return refused(&error),
     };
     trend::put_in_order(&mut points);

@@ -172,19 +172,15 @@ fn show(
     Ok(all)
 }
 
-/// Reads a series, puts it in order of time, and says so, and what its timestamps were taken for.
+/// Reads a series, puts it in order of time, and says so.
 fn read_csv(path: &Path, printer: &Printer) -> Result<Vec<Point>> {
     let name = path.display();
     let text = regular_file::read(path, MOST_BYTES)
         .map_err(|error| error.to_string())
         .and_then(|bytes| String::from_utf8(bytes).map_err(|error| error.to_string()))
         .map_err(|why| Error::Input(format!("cannot read {name}: {why}")))?;
-    let parsed = trend::csv::parse(&text);
-    let parsed = parsed.map_err(|why| Error::Input(format!("{name}: {why}")))?;
-    if let Some(unit) = parsed.unit {
-        printer.note(&format!("{name}: timestamps read as {unit}"));
-    }
-    let mut points = parsed.points;
+    let points = trend::csv::parse(&text);
+    let mut points = points.map_err(|why| Error::Input(format!("{name}: {why}")))?;
     let backwards = trend::put_in_order(&mut points);
     if backwards > 0 {
         printer.note(&format!(
