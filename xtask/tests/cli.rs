@@ -221,7 +221,6 @@ fn what_is_no_file_is_refused_at_once() {
     let of_files = [
         "trend --input PLACE",
         "trend --input series.csv --gate --ledger PLACE",
-        "trend --input series.csv --junit PLACE",
         "trend --input series.csv --summary PLACE",
         "ledger --ledger PLACE list",
         "images base --to PLACE",
@@ -364,7 +363,7 @@ fn a_full_output_device_is_an_error() {
 fn a_trend_is_written_for_pipelines() {
     let home = Home::new();
     let fell = home.file("fell.csv", &series(60, 59));
-    let [junit, summary] = ["junit.xml", "summary.md"].map(|name| home.path(name));
+    let summary = home.path("summary.md");
     let output = check(
         &[
             "trend",
@@ -372,8 +371,6 @@ fn a_trend_is_written_for_pipelines() {
             &fell,
             "--gate",
             "--annotations",
-            "--junit",
-            junit.to_str().expect("text"),
             "--summary",
             summary.to_str().expect("text"),
         ],
@@ -382,10 +379,8 @@ fn a_trend_is_written_for_pipelines() {
     );
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(told.contains("::error title="), "{told}");
-    for file in [junit, summary] {
-        let text = fs::read_to_string(file).expect("a file");
-        assert!(text.contains("last good r58, first bad r59"), "{text}");
-    }
+    let text = fs::read_to_string(summary).expect("a file");
+    assert!(text.contains("last good r58, first bad r59"), "{text}");
     let short = home.file("short.csv", &series(9, 5));
     check(
         &["trend", "--input", &short],

@@ -1,13 +1,11 @@
-//! What a gate fails: a line each, as GitHub's workflow commands, and as `JUnit` XML.
-
-use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+//! What a gate fails: a line each, and as GitHub's workflow commands.
 
 use super::{
     ledger::{Entry, Standing},
     series::{Failure, Series, Urgency, overdue},
 };
 use crate::{
-    comparison::{JunitError, command, listed},
+    comparison::{command, listed},
     words::format::{self, plural},
 };
 
@@ -85,35 +83,4 @@ pub fn annotations(all: &[Series], entries: &[Entry]) -> String {
     };
     let judged = format!("{} series followed, {gated} of them gated", all.len());
     listed((&headline, &judged), errors, warnings)
-}
-
-/// As `JUnit` XML: a case for each gated series, skipped where it is too short to judge.
-pub fn junit(all: &[Series]) -> Result<String, JunitError> {
-    let mut report = Report::new("trend");
-    let mut suite = TestSuite::new("trend");
-    for series in all.iter().filter(|series| series.gated) {
-        let status = match series.fails.first() {
-            Some(failure) => {
-                let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-                status.set_type(match failure {
-                    Failure::Regressed => "regressed",
-                    Failure::NoNewResult => "no-new-result",
-                });
-                let fails = series.fails.iter().map(|failure| told(series, *failure));
-                status.set_message(fails.collect::<Vec<_>>().join("; "));
-                status
-            }
-            None if series.found.too_short => {
-                let mut status = TestCaseStatus::skipped();
-                status.set_message(series.remark().unwrap_or_default());
-                status
-            }
-            None => TestCaseStatus::success(),
-        };
-        let mut case = TestCase::new(series.name(), status);
-        case.set_classname("trend");
-        suite.add_test_case(case);
-    }
-    report.add_test_suite(suite);
-    Ok(report.to_string()?)
 }

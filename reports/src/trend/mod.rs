@@ -6,7 +6,7 @@ mod ledger;
 mod picture;
 mod series;
 
-pub use failures::{annotations, failures, junit};
+pub use failures::{annotations, failures};
 pub(crate) use forms::page;
 pub use forms::{html, ledger_text, line, markdown, text};
 pub use ledger::{Entry, Moved, Spot, Standing};

@@ -71,12 +71,6 @@ pub(crate) struct TrendArgs {
     /// and none with --input
     #[arg(long, value_name = "FILE.toml")]
     ledger: Option<PathBuf>,
-    #[arg(
-        long,
-        value_name = "FILE.xml",
-        help = "Write JUnit XML into this file: a case for each gated series"
-    )]
-    junit: Option<PathBuf>,
     /// Write Markdown into this file, for the job's summary
     #[arg(long, value_name = "FILE.md")]
     summary: Option<PathBuf>,
@@ -145,9 +139,6 @@ fn show(
     printer: &Printer,
 ) -> Result<Vec<Series>> {
     let all: Vec<Series> = found.iter().map(Followed::shown).collect();
-    if let Some(path) = &args.junit {
-        write_file(path, &reports::trend::junit(&all)?)?;
-    }
     if let Some(path) = &args.summary {
         write_file(path, &reports::trend::markdown(&all, entries))?;
     }
