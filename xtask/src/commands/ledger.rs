@@ -4,7 +4,7 @@ use std::{cmp::Reverse, path::PathBuf};
 
 use clap::{Args, Subcommand};
 use history::{Acceptance, Entry, LedgerFile, State};
-use jiff::{Timestamp, civil::Date, tz::TimeZone};
+use jiff::Timestamp;
 use reports::format::plural;
 
 use crate::{
@@ -49,12 +49,6 @@ enum LedgerCommand {
         /// Its ID
         id: String,
     },
-    /// Forget entries that are fixed
-    Prune {
-        /// Those that were fixed before this day, such as 2027-01-31, in UTC
-        #[arg(long, value_name = "DATE")]
-        fixed_before: jiff::civil::Date,
-    },
 }
 
 #[derive(Debug, Clone, Args)]
@@ -92,23 +86,7 @@ pub(crate) fn run(args: &LedgerArgs, printer: &Printer) -> Result<()> {
             printer.line(&format!("{id}: {acceptances} taken back"));
             Ok(())
         }
-        LedgerCommand::Prune { fixed_before } => prune(args, *fixed_before, printer),
     }
-}
-
-fn prune(args: &LedgerArgs, fixed_before: Date, printer: &Printer) -> Result<()> {
-    // The last day there is ends after the last moment there is.
-    let midnight = fixed_before.to_zoned(TimeZone::UTC);
-    let moment = midnight.map_or(Timestamp::MAX, |midnight| midnight.timestamp());
-    let mut file = LedgerFile::open(path(args)?)?.existing()?;
-    let gone = file.ledger.prune(moment);
-    file.save()?;
-    for id in &gone {
-        printer.line(id);
-    }
-    let entries = plural(gone.len(), "entry", "entries");
-    printer.note(&format!("{entries} fixed before {fixed_before} forgotten"));
-    Ok(())
 }
 
 fn path(args: &LedgerArgs) -> Result<PathBuf> {

@@ -121,17 +121,9 @@ impl Entry {
 
     /// Whether all that it is about is over.
     pub fn is_fixed(&self) -> bool {
-        self.fixed_since().is_some()
-    }
-
-    /// Since when all that it is about is over.
-    pub(super) fn fixed_since(&self) -> Option<Timestamp> {
         match self.what {
-            Kind::NoNewResult => self.fixed,
-            Kind::Regressed => {
-                let mut fixed = self.series.iter().map(|change| change.fixed);
-                fixed.try_fold(Timestamp::MIN, |last, one| Some(last.max(one?)))
-            }
+            Kind::NoNewResult => self.fixed.is_some(),
+            Kind::Regressed => self.series.iter().all(|change| change.fixed.is_some()),
         }
     }
 

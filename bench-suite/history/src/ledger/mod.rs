@@ -71,25 +71,6 @@ impl Ledger {
         Ok(std::mem::take(&mut entry.ok_or(unknown)?.accepted).len())
     }
 
-    /// Forgets the entries that were fixed before a moment, and gives their IDs. What changed up to then
-    /// in the points that they are of is no news any more: nothing opens them again.
-    pub fn prune(&mut self, fixed_before: Timestamp) -> Vec<String> {
-        let is_old = |fixed: &Timestamp| *fixed < fixed_before;
-        let mut gone = Vec::new();
-        for entry in std::mem::take(&mut self.entries) {
-            let Some(fixed) = entry.fixed_since().filter(is_old) else {
-                self.entries.push(entry);
-                continue;
-            };
-            let mut followed = self.followed.iter_mut();
-            if let Some(followed) = followed.find(|one| one.points == entry.points) {
-                followed.since = followed.since.max(fixed);
-            }
-            gone.push(entry.id);
-        }
-        gone
-    }
-
     /// Since when these points are followed: from now on, where they were not before.
     fn since(&mut self, points: &PointFilter, newest: Timestamp) -> Timestamp {
         let mut followed = self.followed.iter();

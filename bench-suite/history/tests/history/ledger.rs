@@ -2,7 +2,7 @@
 
 use history::{Acceptance, Attributes, HistoryError, Ledger, Night, State};
 
-use crate::nights::{Series, extend, look, moment, series, time};
+use crate::nights::{Series, extend, look, moment, series};
 
 /// Looks after each night from `first` to the last that the series have.
 fn every_night(
@@ -117,57 +117,6 @@ fn a_short_level_stays_in_the_ledger_once_it_is_over() {
         assert_eq!(entry.last_good.revision, "r59");
         assert_eq!(entry.state(moment(89)), State::Fixed);
     }
-}
-
-/// What was fixed long ago can be forgotten, and nothing of it is found again.
-#[test]
-fn what_was_pruned_is_no_news() {
-    let mut ledger = Ledger::default();
-    let level = |night| match night {
-        40..50 => 95.0,
-        60..70 | 80.. => 94.0,
-        _ => 100.0,
-    };
-    every_night(&mut ledger, 30, &[("a", &level)]);
-    assert_eq!(ledger.entries().len(), 3, "{ledger:?}");
-    let ids: Vec<String> = ledger.entries().iter().map(|one| one.id.clone()).collect();
-    assert!(ledger.prune(history::moment(time(40))).is_empty());
-    let gone = ledger.prune(history::moment(time(60)));
-    let [first] = &gone[..] else {
-        panic!("the first entry: {gone:?}")
-    };
-    assert!(ids.contains(first));
-    assert!(ledger.entry(first).is_err());
-    // The one that is open stays, whatever the date.
-    assert_eq!(ledger.prune(history::moment(time(1000))).len(), 1);
-    let [open] = ledger.entries() else {
-        panic!("the open entry: {ledger:?}")
-    };
-    assert_eq!(open.last_good.revision, "r79");
-    for night in 90..95 {
-        let night = look(&mut ledger, &[series("a", night + 1, level)], night);
-        assert!(
-            night.opened.is_empty() && night.failing.is_empty(),
-            "{night:?}"
-        );
-        assert_eq!(night.open.len(), 1);
-    }
-}
-
-#[test]
-fn a_gate_that_runs_again_fails_again() {
-    let mut ledger = Ledger::default();
-    let level = |night| if night < 60 { 100.0 } else { 95.0 };
-    look(&mut ledger, &[series("a", 60, level)], 59);
-    let all = [series("a", 61, level)];
-    let first = look(&mut ledger, &all, 60);
-    let second = look(&mut ledger, &all, 60);
-    assert_eq!(first.failing, second.failing);
-    assert_eq!((first.opened.len(), second.opened.len()), (1, 0));
-    // The other of two that looked from the same ledger finds the same ID.
-    let mut other = Ledger::default();
-    look(&mut other, &[series("a", 60, level)], 59);
-    assert_eq!(look(&mut other, &all, 60).opened, first.opened);
 }
 
 /// A history that was there before its ledger does not open an entry for each of its changes.
