@@ -16,7 +16,6 @@ use serde_json::value::RawValue;
 use crate::{
     SeriesFilter,
     disk::{file_name, folder_name},
-    shared,
 };
 
 /// The version of every file in a history; any other is refused.
@@ -95,7 +94,7 @@ pub(crate) struct Image {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Cell {
-    #[serde(flatten, serialize_with = "shared::serialize")]
+    #[serde(flatten)]
     pub(crate) facts: Arc<CellFacts>,
     /// Runs that went well.
     pub(crate) runs: Vec<Run>,

@@ -9,7 +9,6 @@
 mod add;
 mod disk;
 mod error;
-mod export;
 mod file;
 mod folder;
 #[doc(hidden)]
@@ -20,12 +19,10 @@ mod method;
 mod of_records;
 mod series;
 mod sessions;
-mod shared;
 mod spread;
 
 pub use add::Added;
 pub use error::HistoryError;
-pub use export::{export, export_to};
 pub use file::Attributes;
 pub use folder::{Contents, History};
 pub use key::{PointFilter, SeriesFilter, SeriesKey};

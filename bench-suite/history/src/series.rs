@@ -10,7 +10,7 @@ use judge::{
 use record::Method;
 use serde::Serialize;
 
-use crate::{Attributes, SeriesKey, shared};
+use crate::{Attributes, SeriesKey};
 
 /// A series and what is known of it without its points.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,7 +27,8 @@ pub struct SeriesInfo {
     pub direction: Direction,
     /// How they behave from run to run.
     pub kind: Kind,
-    /// The largest relative change that counts as none.
+    /// The largest relative change that counts as none: what the suite of the newest session sets, else
+    /// the metric's own.
     #[serde(skip)]
     pub threshold: Option<f64>,
     /// Runs that it has a value of.
@@ -65,36 +66,24 @@ pub enum Aggregate {
     Run,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Point {
     /// When it was measured, in seconds since 1970-01-01 UTC.
     pub timestamp: f64,
     /// In the series' unit.
     pub value: f64,
-    pub runs: u64,
-    /// The run's name; `None` for a session's median.
-    pub run: Option<String>,
-    pub attempt: Option<u32>,
-    /// The block; `None` as for the run.
-    pub block: Option<u32>,
-    /// The largest relative change that counts as none, where the session's suite sets its own;
-    /// `None` where it leaves that to [`metrics::Metric::threshold`].
-    pub threshold: Option<f64>,
-    #[serde(flatten, serialize_with = "shared::serialize")]
     pub origin: Arc<Origin>,
 }
 
 /// What points of one cell and session share.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Origin {
     pub session: String,
     /// When the session began, in seconds since 1970-01-01 UTC.
-    #[serde(skip)]
     pub session_began: f64,
     /// What was measured: a commit, an image ID.
     pub revision: String,
     /// What it was measured with.
-    #[serde(serialize_with = "shared::serialize")]
     pub attributes: Arc<Attributes>,
 }
 

@@ -95,6 +95,9 @@ impl Contents {
                 ..key.clone()
             };
             let row = self.filter.takes(&key).then(|| row(metric, parts))??;
+            let mut newest = parts.iter().rev();
+            let newest = newest.find(|part| part.cell.metrics.contains_key(metric));
+            let own = newest.and_then(|part| part.cell.facts.thresholds.get(metric).copied());
             let mut info = SeriesInfo {
                 settings: parts
                     .iter()
@@ -104,7 +107,7 @@ impl Contents {
                 unit: row.unit.sign().to_owned(),
                 direction: row.direction,
                 kind: row.kind,
-                threshold: Some(row.threshold),
+                threshold: own.or(Some(row.threshold)),
                 points: 0,
                 oldest: None,
                 newest: None,
@@ -155,9 +158,9 @@ impl Part<'_> {
             return;
         };
         let runs = self.began.iter();
-        let runs = runs.filter_map(|&(began, place)| Some((place, began, values[place]?)));
-        let runs: Vec<(usize, f64, f64)> = runs.collect();
-        let (Some((_, first, _)), Some((_, last, _))) = (runs.first(), runs.last()) else {
+        let runs = runs.filter_map(|&(began, place)| Some((began, values[place]?)));
+        let runs: Vec<(f64, f64)> = runs.collect();
+        let (Some((first, _)), Some((last, _))) = (runs.first(), runs.last()) else {
             return;
         };
         info.points += runs.len() as u64;
@@ -166,29 +169,15 @@ impl Part<'_> {
         let point = |timestamp: f64, value: f64| Point {
             timestamp,
             value,
-            runs: 1,
-            run: None,
-            attempt: None,
-            block: None,
-            threshold: cell.facts.thresholds.get(metric).copied(),
             origin: Arc::clone(origin),
         };
         match of {
-            Aggregate::Run => points.extend(runs.into_iter().map(|(place, began, value)| {
-                let run = &cell.runs[place];
-                Point {
-                    run: Some(run.name.clone()),
-                    attempt: Some(run.attempt),
-                    block: Some(run.block),
-                    ..point(began, value)
-                }
-            })),
+            Aggregate::Run => {
+                points.extend(runs.into_iter().map(|(began, value)| point(began, value)));
+            }
             Aggregate::Session => {
-                let median = judge::median(runs.iter().map(|(_, _, value)| *value));
-                points.extend(median.map(|median| Point {
-                    runs: runs.len() as u64,
-                    ..point(*first, median)
-                }));
+                let median = judge::median(runs.iter().map(|(_, value)| *value));
+                points.extend(median.map(|median| point(*first, median)));
             }
         }
     }

@@ -33,8 +33,6 @@ enum HistoryCommand {
     Add(AddArgs),
     /// List series, or sessions
     List(ListArgs),
-    /// Write points as CSV for other tools
-    Export(ExportArgs),
     /// Take a session out
     Remove {
         /// The session's name
@@ -76,18 +74,6 @@ struct ListArgs {
     format: Format,
 }
 
-#[derive(Debug, Clone, Args)]
-struct ExportArgs {
-    /// The file; `-` for standard output
-    #[arg(long, value_name = "FILE.csv", default_value = "-")]
-    to: PathBuf,
-    /// Every run, in place of one median a session
-    #[arg(long)]
-    runs: bool,
-    #[command(flatten)]
-    series: SeriesArgs,
-}
-
 /// Carries one of its commands out.
 pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
     let new = || -> Result<History> { Ok(History::at(args.folder.path()?)?) };
@@ -96,7 +82,6 @@ pub(crate) fn run(args: &HistoryArgs, printer: &Printer) -> Result<()> {
         HistoryCommand::Add(args) => add(&new()?, args, printer),
         HistoryCommand::List(args) if args.sessions => list_sessions(&existing()?, args, printer),
         HistoryCommand::List(args) => list_series(&existing()?, args, printer),
-        HistoryCommand::Export(args) => export(&existing()?, args, printer),
         HistoryCommand::Remove { session } => remove(&existing()?, session, printer),
     }
 }
@@ -140,24 +125,6 @@ fn remove(history: &History, session: &str, printer: &Printer) -> Result<()> {
     let runs = plural(removed.runs, "run", "runs");
     let points = plural(removed.points, "point", "points");
     printer.line(&format!("{session}: {runs} and {points} removed"));
-    Ok(())
-}
-
-fn export(history: &History, args: &ExportArgs, printer: &Printer) -> Result<()> {
-    let of = if args.runs {
-        Aggregate::Run
-    } else {
-        Aggregate::Session
-    };
-    let all = args.series.read(history, of, printer);
-    if args.to.as_os_str() == "-" {
-        history::export(&all).for_each(|part| printer.raw(&part));
-    } else {
-        history::export_to(&args.to, &all)?;
-    }
-    let points = all.iter().map(|one| one.points.len()).sum();
-    let points = plural(points, "point", "points");
-    printer.note(&format!("{points} of {} series", all.len()));
     Ok(())
 }
 

@@ -131,8 +131,6 @@ fn what_a_history_takes() {
         ("history add sessions/renamed --branch=", 2, "it is empty"),
         ("history list --sessions --metric x", 2, "cannot be used"),
         ("history remove none", 2, "no session none"),
-        ("history export --to good.csv", 2, "there already"),
-        ("history export --to no/x.csv", 4, "cannot write"),
         ("history add sessions/head --branch a", 0, "runs added"),
         (
             "history add sessions/head --branch b",
@@ -160,7 +158,6 @@ fn a_broken_file_is_a_warning_and_fails_no_gate() {
         ("trend --gate --stale-after 100000", 0, warning),
         ("history list", 0, warning),
         ("history list --sessions", 0, warning),
-        ("history export", 0, warning),
         ("compare branch=main sessions/head:img", 2, warning),
         ("site sessions --history history --out site", 0, warning),
     ]);

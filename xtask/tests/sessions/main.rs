@@ -6,7 +6,6 @@ mod compare;
 mod deciding;
 mod drivers;
 mod endings;
-mod export;
 mod follow;
 mod ledger;
 mod support;

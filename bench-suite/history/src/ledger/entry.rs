@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Acceptance;
-use crate::{Attributes, PointFilter, SeriesKey, series::changed_attributes, shared};
+use crate::{Attributes, PointFilter, SeriesKey, series::changed_attributes};
 
 /// Series that changed for the worse at one point, or a runner that went silent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ pub struct Place {
     pub time: Timestamp,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub revision: String,
-    #[serde(flatten, with = "shared")]
+    #[serde(flatten)]
     pub attributes: Arc<Attributes>,
 }
 

@@ -1,6 +1,5 @@
 //! The history through its public face.
 
-mod exports;
 mod folder;
 mod ledger;
 mod ledger_file;

@@ -1,8 +1,8 @@
 //! Adding sessions and finding them again.
 
 use crate::support::{
-    POINTS, add, at, everything, failed, folder, places, plain, points, points_of, record, session,
-    sessions, throughput, values, with_threshold,
+    POINTS, add, at, everything, failed, folder, places, plain, points, record, session, sessions,
+    throughput, values, with_threshold,
 };
 use history::{Aggregate, History, Labels, PointFilter, SessionFilter};
 
@@ -100,12 +100,8 @@ fn points_come_by_session_and_by_time() {
     let points = points(&history, &PointFilter::default(), Aggregate::Session);
     let point = &points[1];
     assert_eq!(
-        (
-            point.origin.session.as_str(),
-            &*point.origin.revision,
-            point.runs
-        ),
-        ("b", "commit-1", 3)
+        (point.origin.session.as_str(), &*point.origin.revision),
+        ("b", "commit-1")
     );
     let (_, all) = everything(&history);
     let info = all.iter().map(|one| &one.info);
@@ -421,35 +417,26 @@ fn a_suites_threshold_and_the_gpu_stand_beside_the_metrics() {
         let points = points(&history, &PointFilter::default(), aggregate);
         let metadata: Vec<_> = points
             .iter()
-            .map(|point| {
-                (
-                    point.threshold,
-                    point.origin.attributes.get("gpu").map(String::as_str),
-                )
-            })
+            .map(|point| point.origin.attributes.get("gpu").map(String::as_str))
             .collect();
-        let expect = [
-            (Some(0.05), Some("GPU-aa")),
-            (None, Some("GPU-bb")),
-            (Some(0.0), None),
-        ];
-        assert_eq!(metadata, expect);
+        assert_eq!(metadata, [Some("GPU-aa"), Some("GPU-bb"), None]);
     }
-    // Noise thresholds are those of a metric, not of its cell.
-    let peak = history::SeriesKey {
-        metric: "peak_allocated_bytes".into(),
-        ..throughput()
+    // Those of the newest session; noise thresholds are those of a metric, not of its cell.
+    let threshold = |metric: &str| {
+        let (_, all) = everything(&history);
+        let found = all.into_iter().find(|one| one.info.key.metric == metric);
+        found.and_then(|one| one.info.threshold)
     };
-    let peaks = points_of(&history, &peak, &PointFilter::default(), Aggregate::Session);
-    assert_eq!(peaks[0].threshold, None);
+    assert_eq!(threshold(&throughput().metric), Some(0.0));
+    assert!(threshold("peak_allocated_bytes") > Some(0.0));
 
     for folder in &folders {
         assert!(add(&history, folder).unchanged);
     }
     // What the folder says now is what counts.
     assert!(!add(&history, &with("a", 0, Some(0.01), "GPU-AA")).unchanged);
-    let points = points(&history, &PointFilter::default(), Aggregate::Run);
-    assert_eq!(points[0].threshold, Some(0.01));
+    assert!(!add(&history, &with("c", 2, Some(0.01), "")).unchanged);
+    assert_eq!(threshold(&throughput().metric), Some(0.01));
     for name in ["a", "b", "c"] {
         history.remove(name).unwrap();
     }

@@ -196,7 +196,7 @@ pub(crate) fn points(history: &History, filter: &PointFilter, aggregate: Aggrega
     points_of(history, &throughput(), filter, aggregate)
 }
 
-pub(crate) fn points_of(
+fn points_of(
     history: &History,
     key: &SeriesKey,
     filter: &PointFilter,

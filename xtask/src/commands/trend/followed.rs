@@ -120,7 +120,6 @@ impl Followed {
                 after: after.to_owned(),
             }));
         }
-        let threshold = points.last().and_then(|point| point.threshold);
         let places = points.iter().map(|point| Place {
             time: moment(point.origin.session_began),
             revision: point.origin.revision.clone(),
@@ -128,12 +127,10 @@ impl Followed {
         });
         let places = places.collect();
         let points = points.into_iter().map(Point::from).collect();
-        let one = Self::new(info, points, found, news);
         Self {
             places,
             attribute_changes,
-            threshold: threshold.unwrap_or(one.threshold),
-            ..one
+            ..Self::new(info, points, found, news)
         }
     }
 
