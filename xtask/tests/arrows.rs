@@ -146,6 +146,7 @@ fn arrows_between_rooms_point_one_way() {
         (
             "reports",
             &[
+                "history",
                 "judge",
                 "metrics",
                 "protocol",

@@ -56,9 +56,9 @@ fn told(series: &Series, failure: Failure) -> String {
 /// light with the last run or is open, and a notice that sums up.
 pub fn annotations(all: &[Series], entries: &[Entry]) -> String {
     let new = standing(entries, Standing::Failing);
-    let new = new.map(|entry| command("error", &entry.id, &entry.line()));
+    let new = new.map(|entry| command("error", &entry.kept.id, &entry.line()));
     let open = standing(entries, Standing::Open);
-    let open = open.map(|entry| command("warning", &entry.id, &entry.told()));
+    let open = open.map(|entry| command("warning", &entry.kept.id, &entry.told()));
     let (mut errors, mut warnings): (Vec<_>, Vec<_>) = (new.collect(), open.collect());
     for series in unkept(all) {
         let title = format::clean(&series.name());

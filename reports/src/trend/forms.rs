@@ -196,5 +196,5 @@ pub(crate) fn page(
 /// Whether somebody should look at an entry that it is in.
 fn is_open(series: &Series, entries: &[Entry]) -> bool {
     let mut entries = entries.iter();
-    entries.any(|entry| entry.standing <= Standing::Open && series.entries.contains(&entry.id))
+    entries.any(|entry| entry.standing <= Standing::Open && series.entries.contains(&entry.kept.id))
 }

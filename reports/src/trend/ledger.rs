@@ -1,26 +1,23 @@
 //! Entries of the ledger of regressions: in a line each, and as a table.
 
+use history::{Acceptance, Change, Place, SeriesKey, State};
+use jiff::Timestamp;
+
 use super::series::{AttributeChange, causes, time};
 use crate::{
     document::{Cell, Kind, Mark, Table, TableRow, known},
-    words::format::{self, Quantity, UNKNOWN, plural, short},
+    words::{
+        format::{self, Quantity, UNKNOWN, plural, short},
+        metric,
+    },
 };
 
-/// What moved at one point, or a runner that went silent.
+/// An entry of the ledger as it is at a moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    pub id: String,
+    pub kept: history::Entry,
     pub standing: Standing,
-    /// The machine whose results stopped coming, and seconds since the last of them.
-    pub silent: Option<(String, f64)>,
-    pub last_good: Spot,
-    pub first_bad: Option<Spot>,
-    /// What was upgraded or replaced in between.
-    pub attribute_changes: Vec<AttributeChange>,
-    /// The series that it is about; of a silent machine all where there is none.
-    pub series: Vec<Moved>,
-    /// Who accepted what of it, why, and until when.
-    pub acceptances: Vec<String>,
+    pub now: Timestamp,
 }
 
 /// What an entry is at a moment.
@@ -37,6 +34,16 @@ pub enum Standing {
     Fixed,
 }
 
+impl From<State> for Standing {
+    fn from(state: State) -> Self {
+        match state {
+            State::Open => Self::Open,
+            State::Accepted => Self::Accepted,
+            State::Fixed => Self::Fixed,
+        }
+    }
+}
+
 impl Standing {
     pub fn word(self) -> &'static str {
         match self {
@@ -48,91 +55,100 @@ impl Standing {
     }
 }
 
-/// When and what a point was.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Spot {
-    /// In seconds since 1970-01-01 UTC.
-    pub time: f64,
-    /// What was measured.
-    pub revision: String,
+/// The cell and metric of a change.
+fn name(one: &Change) -> String {
+    let key = &one.key;
+    match key.machine.as_str() {
+        SeriesKey::ELSEWHERE => key.cell(),
+        _ => format!("{} · {}", key.cell(), metric::label(&key.metric)),
+    }
 }
 
-/// One series of an entry.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Moved {
-    /// Its cell and metric.
-    pub name: String,
-    /// Its track, suite and machine.
-    pub place: String,
-    /// How its values are written.
-    pub quantity: Quantity,
-    /// Levels before and after, where it has some.
-    pub levels: Option<[f64; 2]>,
-    /// 95 % interval of after ÷ before.
-    pub interval: Option<[f64; 2]>,
-    /// Whether its level is back.
-    pub is_fixed: bool,
+/// Its track, suite and machine; empty for a series from a file.
+fn place(one: &Change) -> String {
+    let key = &one.key;
+    match key.machine.as_str() {
+        SeriesKey::ELSEWHERE => String::new(),
+        machine => [&key.track, &key.suite, machine].join(" · "),
+    }
 }
 
-impl Moved {
-    fn ratio(&self) -> Option<f64> {
-        let [before, after] = self.levels?;
-        (before > 0.0 && after > 0.0).then_some(after / before)
-    }
+fn whole_name(one: &Change) -> String {
+    let parts = [name(one), place(one)];
+    parts[..if parts[1].is_empty() { 1 } else { 2 }].join(" · ")
+}
 
-    fn whole_name(&self) -> String {
-        match self.place.as_str() {
-            "" => self.name.clone(),
-            place => format!("{} · {place}", self.name),
-        }
-    }
-
-    /// `100 to 96 samples/s`.
-    fn levels(&self) -> String {
-        self.levels.map_or_else(String::new, |levels| {
-            let [before, after] = levels.map(|level| self.quantity.write(level));
-            format!("{before} to {after}")
+/// `100 to 96 samples/s`.
+fn levels(one: &Change) -> String {
+    one.before
+        .zip(one.after)
+        .map_or_else(String::new, |(before, after)| {
+            let quantity = Quantity::of_metric(&one.key.metric);
+            format!("{} to {}", quantity.write(before), quantity.write(after))
         })
-    }
+}
+
+fn seconds(place: &Place) -> f64 {
+    place.time.as_duration().as_secs_f64()
 }
 
 impl Entry {
+    /// On a night that says nothing about it.
+    pub fn of(kept: &history::Entry, now: Timestamp) -> Self {
+        Self {
+            standing: kept.state(now).into(),
+            kept: kept.clone(),
+            now,
+        }
+    }
+
+    /// The machine whose results stopped coming, and seconds since the last of them.
+    fn silent(&self) -> Option<(&str, f64)> {
+        let age = self.now.duration_since(self.kept.last_good.time);
+        Some((self.kept.machine.as_deref()?, age.as_secs_f64()))
+    }
+
     /// What happened, in a line: where, by how much, since when, with what.
     pub fn line(&self) -> String {
-        let happened = match (&self.silent, &self.series[..]) {
-            (Some((machine, age)), series) => silence(machine, *age, series),
+        let happened = match (self.silent(), &self.kept.series[..]) {
+            (Some((machine, age)), series) => silence(machine, age, series),
             (None, [one]) => {
                 let size = one.ratio().map_or_else(String::new, |ratio| {
                     format!(" by {}", format::change(ratio))
                 });
-                format!("{}: regressed{size}, {}", one.whole_name(), one.levels())
+                format!("{}: regressed{size}, {}", whole_name(one), levels(one))
             }
             (None, series) => together(series),
         };
-        format::clean(&format!("{} {happened}; {}", self.id, self.since()))
+        format::clean(&format!("{} {happened}; {}", self.kept.id, self.since()))
     }
 
     /// The range and what came with it; of a silent machine its last result.
     fn since(&self) -> String {
-        let Some((good, bad)) = self.range() else {
-            return format!("last result {}", time(self.last_good.time));
+        let good = &self.kept.last_good;
+        let Some(bad) = &self.kept.first_bad else {
+            return format!("last result {}", time(seconds(good)));
         };
-        let cause = causes(self.attribute_changes.iter());
+        let changes = AttributeChange::all(0, good.changes_to(bad));
+        let cause = causes(changes.iter());
         let cause = cause.map_or_else(String::new, |cause| format!("; from {cause}"));
+        let [good, bad] = if good.revision == bad.revision {
+            [good, bad].map(|place| time(seconds(place)))
+        } else {
+            [good, bad].map(|place| short(&place.revision))
+        };
         format!("last good {good}, first bad {bad}{cause}")
     }
 
-    fn range(&self) -> Option<(String, String)> {
-        let (good, bad) = (&self.last_good, self.first_bad.as_ref()?);
-        if good.revision == bad.revision {
-            return Some((time(good.time), time(bad.time)));
-        }
-        Some((short(&good.revision), short(&bad.revision)))
+    /// Who accepted what of it, why, and until when.
+    fn acceptances(&self) -> Vec<String> {
+        let accepted = self.kept.accepted.iter();
+        accepted.map(|one| accepted_by(one, self.now)).collect()
     }
 
     /// As [`Self::line`], with what it is now.
     pub fn told(&self) -> String {
-        let accepted = match &self.acceptances[..] {
+        let accepted = match &self.acceptances()[..] {
             [] => String::new(),
             all => format!(" ({})", all.join("; ")),
         };
@@ -141,19 +157,43 @@ impl Entry {
     }
 }
 
+/// `accepted by ada until 2027-01-01 for metric peak_*: the new cache costs it`.
+fn accepted_by(one: &Acceptance, now: Timestamp) -> String {
+    let until = one.until.map_or_else(String::new, |day| {
+        let expired = if one.has_expired(now) {
+            ", expired"
+        } else {
+            ""
+        };
+        format!(" until {day}{expired}")
+    });
+    let only = [("cell", &one.cells), ("metric", &one.metrics)];
+    let only = only
+        .into_iter()
+        .filter(|(_, patterns)| !patterns.is_empty());
+    let only: Vec<String> = only
+        .map(|(word, patterns)| format!("{word} {}", patterns.join(" or ")))
+        .collect();
+    let only = match &only[..] {
+        [] => String::new(),
+        some => format!(" for {}", some.join(", ")),
+    };
+    format!("accepted by {}{until}{only}: {}", one.by, one.why)
+}
+
 /// `runner-3: no result for 5.2 days from any of its series`.
-fn silence(machine: &str, age: f64, series: &[Moved]) -> String {
+fn silence(machine: &str, age: f64, series: &[Change]) -> String {
     let days = age / 86_400.0;
     let from = match series {
         [] => "from any of its series".to_owned(),
-        some => format!("from {}", names(some, Moved::whole_name)),
+        some => format!("from {}", names(some, whole_name)),
     };
     format!("{machine}: no result for {days:.1} days {from}")
 }
 
 /// `3 series regressed by -2.0 % to -4.1 %: …`.
-fn together(series: &[Moved]) -> String {
-    let mut ratios: Vec<f64> = series.iter().filter_map(Moved::ratio).collect();
+fn together(series: &[Change]) -> String {
+    let mut ratios: Vec<f64> = series.iter().filter_map(Change::ratio).collect();
     ratios.sort_by(f64::total_cmp);
     let ends = ratios.first().zip(ratios.last());
     let size = match ends.map(|(least, most)| [*least, *most].map(format::change)) {
@@ -161,19 +201,17 @@ fn together(series: &[Moved]) -> String {
         Some([least, most]) if least == most => format!(" by {least}"),
         Some([least, most]) => format!(" by {least} to {most}"),
     };
-    let alike = series.windows(2).all(|pair| pair[0].place == pair[1].place);
+    let alike = series
+        .windows(2)
+        .all(|pair| place(&pair[0]) == place(&pair[1]));
     let listed = names(series, |one| {
-        let name = if alike {
-            one.name.clone()
-        } else {
-            one.whole_name()
-        };
+        let name = if alike { name(one) } else { whole_name(one) };
         let size = one
             .ratio()
             .map(|ratio| format!(" {}", format::change(ratio)));
         name + &size.unwrap_or_default()
     });
-    let place = match series.first().map_or("", |one| &one.place) {
+    let place = match series.first().map(place).unwrap_or_default() {
         place if alike && !place.is_empty() => format!("; on {place}"),
         _ => String::new(),
     };
@@ -182,7 +220,7 @@ fn together(series: &[Moved]) -> String {
 }
 
 /// The first few, and how many there are besides.
-fn names(series: &[Moved], name: impl Fn(&Moved) -> String) -> String {
+fn names(series: &[Change], name: impl Fn(&Change) -> String) -> String {
     const MOST: usize = 3;
     let more = series.len().saturating_sub(MOST);
     let first: Vec<String> = series.iter().take(MOST).map(name).collect();
@@ -197,7 +235,7 @@ const MOST_FIXED: usize = 20;
 pub(super) fn table(entries: &[Entry]) -> Option<Table> {
     let mut sorted: Vec<&Entry> = entries.iter().collect();
     sorted.sort_by(|a, b| {
-        let newest = b.last_good.time.total_cmp(&a.last_good.time);
+        let newest = b.kept.last_good.time.cmp(&a.kept.last_good.time);
         a.standing.cmp(&b.standing).then(newest)
     });
     let fixed = |entry: &&Entry| entry.standing == Standing::Fixed;
@@ -208,34 +246,34 @@ pub(super) fn table(entries: &[Entry]) -> Option<Table> {
 
 /// A row for each of its series; what is to be said of all of them stands in the first.
 fn rows(entry: &Entry) -> Vec<TableRow> {
-    let acceptances = entry.acceptances.iter().cloned();
+    let acceptances = entry.acceptances();
     let remarks: Vec<String> = [entry.since()].into_iter().chain(acceptances).collect();
     let mut note = format::clean(&remarks.join("; "));
     let mut row = |standing: Standing, name: String, level: Cell, change: Cell| -> TableRow {
         let state = Cell::from(standing.word()).marked(mark(standing));
         let name = Cell::from(name).noted(std::mem::take(&mut note));
         vec![
-            Kind::Name.cell("entry", entry.id.as_str()),
+            Kind::Name.cell("entry", entry.kept.id.as_str()),
             Kind::Word.cell("state", state),
             Kind::Message.cell("series", name),
             Kind::Number.cell("level", level),
             Kind::Number.cell("change", change),
         ]
     };
-    if let Some((machine, age)) = &entry.silent {
-        let name = silence(machine, *age, &entry.series);
+    if let Some((machine, age)) = entry.silent() {
+        let name = silence(machine, age, &entry.kept.series);
         let [level, change] = [UNKNOWN; 2].map(Cell::from);
         return vec![row(entry.standing, name, level, change)];
     }
-    let of_series = entry.series.iter().map(|one| {
-        let standing = if one.is_fixed {
+    let of_series = entry.kept.series.iter().map(|one| {
+        let standing = if one.fixed.is_some() {
             Standing::Fixed
         } else {
             entry.standing
         };
         let interval = one.interval.map(|[low, high]| format::interval(low, high));
         let change = known(one.ratio().map(format::change)).noted(interval.unwrap_or_default());
-        row(standing, one.whole_name(), one.levels().into(), change)
+        row(standing, whole_name(one), levels(one).into(), change)
     });
     of_series.collect()
 }

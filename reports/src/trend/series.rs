@@ -73,6 +73,20 @@ pub struct AttributeChange {
 }
 
 impl AttributeChange {
+    /// With the change at this index; of each its name, and its value before and after.
+    pub fn all<'c>(
+        index: usize,
+        changes: impl Iterator<Item = (&'c str, &'c str, &'c str)>,
+    ) -> Vec<Self> {
+        let one = |(attribute, before, after): (&str, &str, &str)| Self {
+            index,
+            attribute: attribute.to_owned(),
+            before: before.to_owned(),
+            after: after.to_owned(),
+        };
+        changes.map(one).collect()
+    }
+
     pub(super) fn word(&self) -> &str {
         match self.attribute.as_str() {
             "gpu" => "GPU",

@@ -1,5 +1,7 @@
 //! Series over time, as a page and as text.
 
+use std::sync::Arc;
+
 use judge::{
     compare::Direction,
     trend::{Point, TrendOptions, change_points, news, staleness},
@@ -8,8 +10,8 @@ use reports::{
     format::Quantity,
     text::Style,
     trend::{
-        AttributeChange, Entry, Failure, MethodChange, MethodChanges, Moved, Series, Spot,
-        Standing, annotations, failures, html, markdown, text,
+        AttributeChange, Entry, Failure, MethodChange, MethodChanges, Series, Standing,
+        annotations, failures, html, markdown, text,
     },
 };
 
@@ -279,32 +281,41 @@ fn text_and_markdown() {
 }
 
 fn entry(id: &str, standing: Standing) -> Entry {
-    let moved = |name: &str, after: f64| Moved {
-        name: name.to_owned(),
-        place: "torch · nightly · gpu-1".to_owned(),
-        quantity: Quantity::Throughput,
-        levels: Some([100.0, after]),
+    let moved = |scenario: &str, after: f64| history::Change {
+        key: history::SeriesKey {
+            machine: "gpu-1".to_owned(),
+            track: "torch".to_owned(),
+            suite: "nightly".to_owned(),
+            scenario: scenario.to_owned(),
+            metric: "throughput_samples_per_second".to_owned(),
+            ..history::SeriesKey::default()
+        },
+        before: Some(100.0),
+        after: Some(after),
         interval: Some([after / 101.0, after / 99.0]),
-        is_fixed: false,
+        fixed: None,
     };
-    let spot = |night: u32| Spot {
-        time: 1_700_000_000.0 + f64::from(night) * DAY,
+    let place = |night: u32, driver: &str| history::Place {
+        time: history::moment(1_700_000_000.0 + f64::from(night) * DAY),
         revision: format!("r{night}"),
+        attributes: Arc::new([("driver".to_owned(), driver.to_owned())].into()),
     };
+    let (last_good, first_bad) = (place(58, "570.86"), place(59, "580.12"));
     Entry {
-        id: id.to_owned(),
         standing,
-        silent: None,
-        last_good: spot(58),
-        first_bad: Some(spot(59)),
-        attribute_changes: vec![AttributeChange {
-            index: 0,
-            attribute: "driver".to_owned(),
-            before: "570.86".to_owned(),
-            after: "580.12".to_owned(),
-        }],
-        series: vec![moved("a · throughput", 90.0), moved("b · throughput", 95.0)],
-        acceptances: Vec::new(),
+        now: history::moment(1_700_000_000.0 + 63.0 * DAY),
+        kept: history::Entry {
+            id: id.to_owned(),
+            what: history::Kind::Regressed,
+            points: history::PointFilter::default(),
+            failed: first_bad.time,
+            machine: None,
+            last_good,
+            first_bad: Some(first_bad),
+            series: vec![moved("a", 90.0), moved("b", 95.0)],
+            accepted: Vec::new(),
+            fixed: None,
+        },
     }
 }
 
@@ -314,16 +325,15 @@ fn an_entry_is_a_line_however_many_series_it_has() {
     let line = "R1 2 series regressed by -10.00 % to -5.00 %: a · throughput -10.00 %, b · throughput \
         -5.00 %; on torch · nightly · gpu-1; last good r58, first bad r59; from driver 570.86 to 580.12";
     assert_eq!(both.line(), line);
-    both.series.truncate(1);
+    both.kept.series.truncate(1);
     assert!(both.line().starts_with(
         "R1 a · throughput · torch · nightly · gpu-1: regressed by -10.00 %, 100.0 samples/s to 90.00"
     ));
-    let silent = Entry {
-        silent: Some(("gpu-1".to_owned(), 5.0 * DAY)),
-        first_bad: None,
-        series: Vec::new(),
-        ..both
-    };
+    let mut silent = both;
+    silent.kept.what = history::Kind::NoNewResult;
+    silent.kept.machine = Some("gpu-1".to_owned());
+    silent.kept.first_bad = None;
+    silent.kept.series.clear();
     let line =
         "R1 gpu-1: no result for 5.0 days from any of its series; last result 2024-01-11 22:13";
     assert_eq!(silent.line(), line);
@@ -335,7 +345,13 @@ fn a_gate_with_a_ledger_fails_on_new_entries_reminds_of_open_ones_and_is_quiet_o
     all[3].fails = vec![Failure::Regressed];
     all[3].entries = vec!["R1".to_owned()];
     let mut accepted = entry("R3", Standing::Accepted);
-    accepted.acceptances = vec!["accepted by ada: it <pays>".to_owned()];
+    accepted.kept.accepted = vec![history::Acceptance {
+        by: "ada".to_owned(),
+        why: "it <pays>".to_owned(),
+        until: None,
+        cells: Vec::new(),
+        metrics: Vec::new(),
+    }];
     let entries = [
         entry("R1", Standing::Failing),
         entry("R2", Standing::Open),

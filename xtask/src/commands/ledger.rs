@@ -5,11 +5,10 @@ use std::{cmp::Reverse, path::PathBuf};
 use clap::{Args, Subcommand};
 use history::{Acceptance, Entry, LedgerFile, State};
 use jiff::Timestamp;
-use reports::format::plural;
+use reports::{format::plural, trend::Entry as Shown};
 
 use crate::{
     cli::{Format, exit_codes, history::HistoryFolder},
-    commands::trend::ledger,
     error::Result,
     printer::{Printer, table_style},
 };
@@ -101,8 +100,7 @@ fn look(args: &LedgerArgs) -> Result<LedgerFile> {
 }
 
 fn told(entry: &Entry, now: Timestamp) -> String {
-    let standing = ledger::usual(entry, now);
-    ledger::shown(entry, standing, now).told()
+    Shown::of(entry, now).told()
 }
 
 fn list(file: &LedgerFile, all: bool, format: Format, printer: &Printer) -> Result<()> {
@@ -139,7 +137,7 @@ fn list(file: &LedgerFile, all: bool, format: Format, printer: &Printer) -> Resu
 fn show(file: &LedgerFile, id: &str, printer: &Printer) -> Result<()> {
     let now = Timestamp::now();
     let entry = file.ledger.entry(id)?;
-    let entry = ledger::shown(entry, ledger::usual(entry, now), now);
+    let entry = Shown::of(entry, now);
     printer.raw(&reports::trend::ledger_text(&[entry], table_style()));
     Ok(())
 }

@@ -113,12 +113,7 @@ impl Followed {
             // What began between the last good point and the first bad one may be the cause.
             let [good, bad] = [change.range[0].saturating_sub(1), change.range[1]];
             let changes = points[good].changes_to(&points[bad]);
-            attribute_changes.extend(changes.map(|(attribute, before, after)| AttributeChange {
-                index: change.index,
-                attribute: attribute.to_owned(),
-                before: before.to_owned(),
-                after: after.to_owned(),
-            }));
+            attribute_changes.extend(AttributeChange::all(change.index, changes));
         }
         let places = points.iter().map(|point| Place {
             time: moment(point.origin.session_began),
@@ -230,6 +225,6 @@ pub(super) fn tell_methods(all: &mut [Followed]) {
 }
 
 /// What people call its metric.
-pub(super) fn label(key: &SeriesKey) -> &str {
+fn label(key: &SeriesKey) -> &str {
     Metric::named(&key.metric).map_or(key.metric.as_str(), |metric| metric.label)
 }

@@ -2,14 +2,11 @@
 
 use std::path::PathBuf;
 
-use history::{Entry, Kind, LedgerFile, Night, PointFilter, Seen, SeriesKey, State};
+use history::{Entry, Kind, LedgerFile, Night, PointFilter, Seen, SeriesKey};
 use jiff::Timestamp;
-use reports::{
-    format::Quantity,
-    trend::{AttributeChange, Entry as Shown, Failure, Moved, Spot, Standing},
-};
+use reports::trend::{Entry as Shown, Failure, Standing};
 
-use super::followed::{Followed, label};
+use super::followed::Followed;
 use crate::error::Result;
 
 /// The ledger in its file, and what the night did to it.
@@ -74,9 +71,12 @@ impl Kept {
     pub(super) fn shown(&self, points: &PointFilter) -> Vec<Shown> {
         let entries = self.entries().iter();
         let entries = entries.filter(|entry| entry.points == *points);
-        entries
-            .map(|entry| shown(entry, self.standing(entry), self.now))
-            .collect()
+        let shown = |entry: &Entry| Shown {
+            standing: self.standing(entry),
+            kept: entry.clone(),
+            now: self.now,
+        };
+        entries.map(shown).collect()
     }
 
     fn standing(&self, entry: &Entry) -> Standing {
@@ -86,7 +86,7 @@ impl Kept {
         } else if is_in(&self.night.fixed) {
             Standing::JustFixed
         } else {
-            usual(entry, self.now)
+            entry.state(self.now).into()
         }
     }
 
@@ -117,93 +117,4 @@ fn is_about(entry: &Entry, key: &SeriesKey, stale: bool) -> bool {
         }
         _ => entry.series.iter().any(|change| change.key == *key),
     }
-}
-
-/// What it is on a night that says nothing about it.
-pub(crate) fn usual(entry: &Entry, now: Timestamp) -> Standing {
-    match entry.state(now) {
-        State::Open => Standing::Open,
-        State::Accepted => Standing::Accepted,
-        State::Fixed => Standing::Fixed,
-    }
-}
-
-pub(crate) fn shown(entry: &Entry, standing: Standing, now: Timestamp) -> Shown {
-    let spot = |place: &history::Place| Spot {
-        time: place.time.as_duration().as_secs_f64(),
-        revision: place.revision.clone(),
-    };
-    let silent = entry.machine.clone().map(|machine| {
-        let age = now.duration_since(entry.last_good.time);
-        (machine, age.as_secs_f64())
-    });
-    let first_bad = entry.first_bad.as_ref();
-    let changes = first_bad.into_iter().flat_map(|bad| {
-        let changes = entry.last_good.changes_to(bad);
-        changes.map(|(attribute, before, after)| AttributeChange {
-            index: 0,
-            attribute: attribute.to_owned(),
-            before: before.to_owned(),
-            after: after.to_owned(),
-        })
-    });
-    Shown {
-        id: entry.id.clone(),
-        standing,
-        silent,
-        last_good: spot(&entry.last_good),
-        first_bad: first_bad.map(spot),
-        attribute_changes: changes.collect(),
-        series: entry.series.iter().map(moved).collect(),
-        acceptances: entry
-            .accepted
-            .iter()
-            .map(|one| accepted(one, now))
-            .collect(),
-    }
-}
-
-fn moved(change: &history::Change) -> Moved {
-    let key = &change.key;
-    let (name, place) = if key.machine == SeriesKey::ELSEWHERE {
-        (key.cell(), String::new())
-    } else {
-        let place = [key.track.as_str(), &key.suite, &key.machine].join(" · ");
-        (format!("{} · {}", key.cell(), label(key)), place)
-    };
-    Moved {
-        name,
-        place,
-        quantity: Quantity::of_metric(&key.metric),
-        levels: change
-            .before
-            .zip(change.after)
-            .map(|(before, after)| [before, after]),
-        interval: change.interval,
-        is_fixed: change.fixed.is_some(),
-    }
-}
-
-/// `accepted by ada until 2027-01-01 for metric peak_*: the new cache costs it`.
-fn accepted(one: &history::Acceptance, now: Timestamp) -> String {
-    let until = one.until.map_or_else(String::new, |day| {
-        let expired = if one.has_expired(now) {
-            ", expired"
-        } else {
-            ""
-        };
-        format!(" until {day}{expired}")
-    });
-    let only = [("cell", &one.cells), ("metric", &one.metrics)];
-    let only = only
-        .into_iter()
-        .filter(|(_, patterns)| !patterns.is_empty());
-    let only: Vec<String> = only
-        .map(|(word, patterns)| format!("{word} {}", patterns.join(" or ")))
-        .collect();
-    let only = match &only[..] {
-        [] => String::new(),
-        some => format!(" for {}", some.join(", ")),
-    };
-    format!("accepted by {}{until}{only}: {}", one.by, one.why)
 }

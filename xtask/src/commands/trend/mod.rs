@@ -2,7 +2,7 @@
 
 mod followed;
 mod gate;
-pub(crate) mod ledger;
+mod ledger;
 
 use std::{
     path::{Path, PathBuf},
