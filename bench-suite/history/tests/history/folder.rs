@@ -77,7 +77,7 @@ fn a_metric_of_a_suite_has_its_unit_with_it() {
         (&*own.info.unit, own.info.threshold),
         ("tokens/s", Some(0.01))
     );
-    assert_eq!(own.points[0].value, 6.0);
+    assert_eq!(own.points[0].value.to_bits(), 6_f64.to_bits());
     assert!(all.iter().all(|one| one.info.key.metric != "of_nobody"));
 }
 

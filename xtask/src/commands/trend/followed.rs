@@ -123,8 +123,8 @@ impl Followed {
         let places = places.collect();
         let points = points.into_iter().map(Point::from).collect();
         Self {
-            places,
             attribute_changes,
+            places,
             ..Self::new(info, points, found, news)
         }
     }
