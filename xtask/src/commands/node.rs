@@ -33,8 +33,9 @@ pub(crate) struct NodeArgs {
 /// session was planned.
 pub(crate) async fn run(args: &NodeArgs, printer: &Printer) -> Result<()> {
     match carry_out(args, printer).await? {
-        Some((folder, totals)) => bench::end(totals, "node", &folder),
-        None => Ok(()),
+        // Of one run, its record says how it ended.
+        Some((folder, totals)) if args.run.is_none() => bench::end(totals, "node", &folder),
+        _ => Ok(()),
     }
 }
 

@@ -69,7 +69,7 @@ impl Home {
         fs::create_dir_all(self.path("gate")).expect("a folder");
         self.stand_in(true);
         let line = format!(
-            "exec env SLURM_CONF={CONF} SECRET=1 cargo xtask bench --device cpu --engine slurm:{profile} \
+            "exec env -u CARGO_MANIFEST_DIR SLURM_CONF={CONF} SECRET=1 cargo xtask bench --device cpu --engine slurm:{profile} \
              --out {out} --steps 3 --mount {home}/train.py:/work/train.py --mount {home}/gate:/gate \
              --mount {home}/gate:/own:rw {words} -- {python} /work/train.py",
             profile = file.display(),

@@ -43,7 +43,7 @@ impl Home {
     pub(crate) fn resume_on_slurm(&self, name: &str) -> Running {
         let folder = self.path(name);
         let line = format!(
-            "exec env SLURM_CONF={CONF} cargo xtask bench --resume {}",
+            "exec env -u CARGO_MANIFEST_DIR SLURM_CONF={CONF} cargo xtask bench --resume {}",
             folder.display()
         );
         self.shell(name, &line)

@@ -123,7 +123,12 @@ impl Executor for Process {
     }
 
     fn describe(&self) -> String {
-        REGISTRATION.help.to_owned()
+        let place = match inside() {
+            None => REGISTRATION.help,
+            Some(Inside::Pod) => "in a Pod",
+            Some(Inside::Step) => "in a step of Pyxis",
+        };
+        place.to_owned()
     }
 
     fn prepare<'a>(
