@@ -134,7 +134,7 @@ impl Choice {
                 "Pyxis is here (`srun --container-image`): `engine: pyxis` in the profile of Slurm"
                     .to_owned()
             } else {
-                "no pyxis: `srun` knows no --container-image".to_owned()
+                "no pyxis: no `srun` here that knows --container-image".to_owned()
             });
             let message = format!(
                 "nothing here isolates runs:\n  {}\ninstall or load one of them, or say what runs \

@@ -31,7 +31,7 @@ impl Home {
         let text = format!("version: 1\nengine: 'mock:{script}'\n{profile}");
         fs::write(&file, text).expect("the profile is written");
         let line = format!(
-            "exec env SLURM_CONF={CONF} cargo xtask bench --suite {} --engine slurm:{} --device cpu \
+            "exec env -u CARGO_MANIFEST_DIR SLURM_CONF={CONF} cargo xtask bench --suite {} --engine slurm:{} --device cpu \
              --out {} {words}",
             self.path("suite.yaml").display(),
             file.display(),
