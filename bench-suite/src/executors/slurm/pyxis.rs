@@ -23,6 +23,8 @@ pub(super) const WORD: &str = "pyxis";
 const STEPS: &str = "steps.sh";
 /// What the script says before each step.
 const MARK: &str = "torchgauge-step ";
+/// What lies around what went wrong: enroot's log, and what followed.
+const AROUND: [&str; 5] = ["[INFO]", "child ", "printing enroot", "slurmstepd", "srun"];
 /// Variables of the node that steps get. Everything else is of the image and the run.
 const VARIABLES: [&str; 14] = [
     IMAGE_VARIABLE,
@@ -172,7 +174,10 @@ pub(super) fn why(part: &Path) -> String {
         .lines()
         .filter(|line| line.to_lowercase().contains("error"));
     let words = wrong.map(|line| line.rsplit("pyxis: ").next().unwrap_or(line).trim());
-    let words = words.take(8).collect::<Vec<_>>().join("; ");
+    let words: Vec<&str> = words.collect();
+    let is_cause = |word: &&str| !AROUND.iter().any(|of| word.starts_with(of));
+    let causes: Vec<&str> = words.iter().copied().filter(is_cause).take(6).collect();
+    let words = if causes.is_empty() { words } else { causes }.join("; ");
     let next = if words.contains("failed to import") {
         "check the reference, and enroot's credentials for the registry"
     } else {
@@ -224,13 +229,15 @@ mod tests {
             torchgauge-step 0001-b in r/b@sha256:11\n\
             slurmstepd: pyxis: importing docker image: r#b@sha256:11\n\
             slurmstepd: error: pyxis: failed to import docker image: r#b@sha256:11\n\
+            slurmstepd: error: pyxis: printing enroot log file:\n\
+            slurmstepd: error: pyxis:     [INFO] Querying registry for permission grant\n\
             slurmstepd: error: pyxis:     [ERROR] URL https://r/v2/b returned error code: 404 Not Found\n\
             srun: error: node1: task 0: Exited with exit code 1\n";
         fs::write(part.path().join("slurm.log"), said).unwrap();
         let why = why(part.path());
         let expected = "could not carry out 0001-b in r/b@sha256:11: failed to import docker image: \
-            r#b@sha256:11; [ERROR] URL https://r/v2/b returned error code: 404 Not Found; srun: error: \
-            node1: task 0: Exited with exit code 1; check the reference";
+            r#b@sha256:11; [ERROR] URL https://r/v2/b returned error code: 404 Not Found; check \
+            the reference";
         assert!(why.starts_with(expected), "{why}");
     }
 }
