@@ -5,7 +5,7 @@ use std::{fmt, iter, str::FromStr};
 use super::{
     EXECUTORS,
     executor::{Executor, ExecutorError, Registration},
-    process,
+    process, slurm,
 };
 
 #[derive(Debug, Clone)]
@@ -130,6 +130,12 @@ impl Choice {
             }
         }
         if matches!(self, Self::Isolated) {
+            notes.push(if slurm::has_pyxis().await {
+                "Pyxis is here (`srun --container-image`): `engine: pyxis` in the profile of Slurm"
+                    .to_owned()
+            } else {
+                "no pyxis: no `srun` here that knows --container-image".to_owned()
+            });
             let message = format!(
                 "nothing here isolates runs:\n  {}\ninstall or load one of them, or say what runs \
                  blocks: `engine: process` in the profile, or --engine nodes:process",

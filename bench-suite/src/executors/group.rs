@@ -71,6 +71,8 @@ fn members(group: u32) -> usize {
 /// How often a program that is still open for writing is started again, and how long after.
 const BUSY_ATTEMPTS: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
+/// How much later than a run this program may get a signal that was for both.
+const AT_ONCE: Duration = Duration::from_millis(500);
 
 /// Starts a command as the leader of a group of its own, with what it says in this log.
 pub(super) fn spawn(mut command: Command, log: &Path) -> io::Result<Child> {
@@ -177,6 +179,11 @@ impl Group {
         let made = tokio::select! {
             status = self.child.wait() => {
                 self.is_reaped = true;
+                // A scheduler ends a run and this program at once, and the run may be the first.
+                let is_ended = !status.as_ref().is_ok_and(ExitStatus::success);
+                if is_ended && timeout(AT_ONCE, cancel.cancelled()).await.is_ok() {
+                    return Ended::Made(End::interrupted());
+                }
                 return match status {
                     Ok(status) => Ended::By(status),
                     Err(error) => Ended::Lost(error),

@@ -29,8 +29,8 @@ use std::path::Path;
 pub use choice::{Choice, Opened};
 pub use executor::{Executor, ExecutorError, Finding, Opening, Prepared, Registration, State};
 pub use images::{ImageSource, Loaded, LocalRuntime, SourceError};
-pub use kubernetes::{IMAGE_VARIABLE, parcel};
-pub use nodes::Scheduler;
+pub use kubernetes::parcel;
+pub use nodes::{Scheduler, inside::IMAGE_VARIABLE};
 pub(crate) use order::KERNEL_CACHE;
 pub use order::{Execution, Order, RunPaths};
 

@@ -14,7 +14,10 @@ use record::SessionFolder;
 const MOST_UNPACKED: u64 = 1 << 30;
 
 /// A copy that everybody may write to: who the container's user is, only its image knows.
-pub(super) fn copy_to(source: &Path, target: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// Where something cannot be read or written, or is no file, folder or link.
+pub fn copy_to(source: &Path, target: &Path) -> io::Result<()> {
     for (from, to, facts) in contents(source, target)? {
         let made = if facts.is_symlink() {
             fs::read_link(&from).and_then(|link| symlink(link, &to))

@@ -20,6 +20,9 @@ pub use watch::Watch;
 /// Names another folder for the locks; every session of the machine must use the same.
 pub const LOCKS_VARIABLE: &str = "TORCHGAUGE_LOCKS";
 
+/// Folders that every user may write to and that go with a reboot, the best for locks first.
+pub(crate) const LOCK_FOLDERS: [&str; 3] = ["/run/lock", "/var/lock", "/tmp"];
+
 /// Names this machine where its host name does not: a scheduler's name of a node, which a pod's host
 /// name is not.
 pub const NAME_VARIABLE: &str = "TORCHGAUGE_NODE";

@@ -20,6 +20,9 @@ pub(crate) struct NodeArgs {
     /// `--engine slurm:PROFILE` planned
     #[arg(value_name = "FOLDER")]
     pub(super) folder: PathBuf,
+    /// Carry out this run of it alone, inside of its image
+    #[arg(long, value_name = "RUN", hide = true)]
+    pub(super) run: Option<String>,
     #[command(flatten)]
     share: ShareArgs,
     #[command(flatten)]
@@ -29,16 +32,16 @@ pub(crate) struct NodeArgs {
 /// Runs what is still to do of the part, and nothing else: what it records is gathered where the
 /// session was planned.
 pub(crate) async fn run(args: &NodeArgs, printer: &Printer) -> Result<()> {
-    match carry_out(args, None, printer).await? {
-        Some((folder, totals)) => bench::end(totals, "node", &folder),
-        None => Ok(()),
+    match carry_out(args, printer).await? {
+        // Of one run, its record says how it ended.
+        Some((folder, totals)) if args.run.is_none() => bench::end(totals, "node", &folder),
+        _ => Ok(()),
     }
 }
 
-/// The same, or one run of it alone; nothing where every run is done.
+/// The same, or one run of it alone where `args` name one; nothing where every run is done.
 pub(super) async fn carry_out(
     args: &NodeArgs,
-    run: Option<&str>,
     printer: &Printer,
 ) -> Result<Option<(SessionFolder, Totals)>> {
     let folder = &args.folder;
@@ -80,7 +83,7 @@ pub(super) async fn carry_out(
     let plan = target.plan(&loaded, Some(session.blocks), None)?;
     let plan = plan.only(&asked.cells)?.attributed_as(&session.cells);
     let mut plan = plan.spread(&target.places)?;
-    plan.run = run.map(str::to_owned);
+    plan.run.clone_from(&args.run);
     let job = Job {
         target: &mut target,
         suites: &suites,

@@ -1,9 +1,10 @@
-//! `torchgauge pod`: what the containers of a Pod do, on behalf of `--engine kubernetes`.
+//! `torchgauge pod`: what the containers of a Pod do, on behalf of `--engine kubernetes`, and what a step
+//! of Pyxis does before its container.
 
 use std::{fs, path::PathBuf};
 
 use bench_suite::executors::{mounts, parcel};
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 
 use super::node::{self, NodeArgs};
 use crate::{
@@ -24,14 +25,9 @@ pub(crate) enum PodCommand {
         copies: String,
     },
     /// Carry out one run of the part and hand over what it recorded
-    Run(RunArgs),
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct RunArgs {
-    #[command(flatten)]
-    node: NodeArgs,
-    run: String,
+    Run(NodeArgs),
+    /// Copy what a run may write to
+    Copy { from: PathBuf, to: PathBuf },
 }
 
 pub(crate) async fn run(command: &PodCommand, printer: &Printer) -> Result<()> {
@@ -56,15 +52,20 @@ pub(crate) async fn run(command: &PodCommand, printer: &Printer) -> Result<()> {
         }
         // Whatever comes of this run, the next one begins: what is wrong is handed over.
         PodCommand::Run(args) => {
-            let ended = node::carry_out(&args.node, Some(&args.run), printer).await;
+            let ended = node::carry_out(args, printer).await;
             let error = ended.err().map(|error| error.to_string());
             if let Some(error) = &error {
                 printer.note(error);
             }
-            let folder = &args.node.folder;
-            let lines = parcel::of_run(folder, &args.run, error.as_deref());
+            let (folder, run) = (&args.folder, args.run.as_deref().unwrap_or_default());
+            let lines = parcel::of_run(folder, run, error.as_deref());
             printer.raw(&lines.map_err(reading(folder))?);
             Ok(())
+        }
+        PodCommand::Copy { from, to } => {
+            let above = to.parent().unwrap_or(to);
+            fs::create_dir_all(above).map_err(writing(above))?;
+            mounts::copy_to(from, to).map_err(|error| Error::Trouble(error.to_string()))
         }
     }
 }

@@ -80,7 +80,8 @@ fn shared<A: Args>(title: &'static str) -> Shared {
 }
 
 fn arguments(command: &Command) -> impl Iterator<Item = &Arg> {
-    let own = |arg: &&Arg| !matches!(arg.get_id().as_str(), "help" | "version");
+    let is_own = |arg: &&Arg| !matches!(arg.get_id().as_str(), "help" | "version");
+    let own = move |arg: &&Arg| is_own(arg) && !arg.is_hide_set();
     command.get_arguments().filter(own)
 }
 

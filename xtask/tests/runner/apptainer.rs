@@ -116,7 +116,7 @@ for _ in range(100000):
 ";
 
 /// The second run hangs with a child, for as long as there is a file `hang`.
-const HANGS: &str = "
+pub(crate) const HANGS: &str = "
 import json, os, time
 import torch
 optimizer = torch.optim.SGD([torch.Parameter()])

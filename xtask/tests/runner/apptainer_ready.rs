@@ -102,10 +102,17 @@ fn a_node_that_is_to_choose_runs_nothing_that_is_not_isolated() {
     for expected in [
         "nothing here isolates runs",
         "no `apptainer` in PATH",
+        "no pyxis: no `srun` here",
         "engine: process",
     ] {
         assert!(told.contains(expected), "{told}");
     }
+    // Nor does it take steps of Slurm's unless it is told to.
+    let fake = home.path("bin/srun");
+    fs::write(&fake, "#!/bin/sh\necho ' --container-image=IMAGE'\n").expect("a program");
+    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).expect("a program");
+    let told = run(&format!("PATH=$PWD:/usr/sbin cargo xtask node {part}"), 4);
+    assert!(told.contains("`engine: pyxis` in the profile"), "{told}");
     run(&format!("cargo xtask node {part}"), 0);
     run(
         &format!("cargo xtask bench --resume {}", home.path("s").display()),

@@ -18,6 +18,7 @@ mod nodes;
 mod pods;
 #[path = "../common/python.rs"]
 mod python_image;
+mod pyxis;
 mod refusals;
 mod slurm;
 mod support;

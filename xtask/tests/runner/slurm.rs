@@ -10,7 +10,7 @@ use crate::support::{Home, Running, until};
 pub(crate) const CONF: &str = "/run/torchgauge-slurm/slurm.conf";
 
 /// A command of Slurm's on the tests' cluster.
-fn slurm(words: &[&str]) -> String {
+pub(crate) fn slurm(words: &[&str]) -> String {
     let output = Command::new(words[0])
         .args(&words[1..])
         .env("SLURM_CONF", CONF)
@@ -31,7 +31,7 @@ impl Home {
         let text = format!("version: 1\nengine: 'mock:{script}'\n{profile}");
         fs::write(&file, text).expect("the profile is written");
         let line = format!(
-            "exec env SLURM_CONF={CONF} cargo xtask bench --suite {} --engine slurm:{} --device cpu \
+            "exec env -u CARGO_MANIFEST_DIR SLURM_CONF={CONF} cargo xtask bench --suite {} --engine slurm:{} --device cpu \
              --out {} {words}",
             self.path("suite.yaml").display(),
             file.display(),
@@ -40,28 +40,28 @@ impl Home {
         self.shell(name, &line)
     }
 
-    fn resume_on_slurm(&self, name: &str) -> Running {
+    pub(crate) fn resume_on_slurm(&self, name: &str) -> Running {
         let folder = self.path(name);
         let line = format!(
-            "exec env SLURM_CONF={CONF} cargo xtask bench --resume {}",
+            "exec env -u CARGO_MANIFEST_DIR SLURM_CONF={CONF} cargo xtask bench --resume {}",
             folder.display()
         );
         self.shell(name, &line)
     }
 
     /// The name of a session's jobs, once it is planned.
-    fn jobs(&self, name: &str) -> String {
+    pub(crate) fn jobs(&self, name: &str) -> String {
         until(|| self.path(name).join("session.json").exists());
         format!("torchgauge-{}", self.read(name).0.session)
     }
 
     /// The tasks of a session that wait or run.
-    fn queue(&self, name: &str) -> String {
+    pub(crate) fn queue(&self, name: &str) -> String {
         let name = format!("--name={}", self.jobs(name));
         slurm(&["squeue", "--noheader", "--array", &name, "--format=%i"])
     }
 
-    fn until_part_records(&self, part: &str, count: usize) {
+    pub(crate) fn until_part_records(&self, part: &str, count: usize) {
         let file = self.path(part).join("records.ndjson");
         until(|| fs::read_to_string(&file).is_ok_and(|text| text.lines().count() >= count));
     }

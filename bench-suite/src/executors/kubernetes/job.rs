@@ -8,7 +8,11 @@ use k8s_openapi::{
 use kube::Resource as _;
 use serde_json::{Value, json};
 
-use super::{IMAGE_VARIABLE, profile::Profile, program};
+use super::{
+    super::nodes::inside::{HOME, IMAGE_VARIABLE, PROGRAM},
+    profile::Profile,
+    program,
+};
 use crate::{
     host::{LOCKS_VARIABLE, NAME_VARIABLE},
     session::Due,
@@ -17,10 +21,6 @@ use crate::{
 /// Says which session a Job and its Pod are of, and which block.
 pub(super) const SESSION: &str = "torchgauge/session";
 pub(super) const BLOCK: &str = "torchgauge/block";
-/// The part, in every container.
-pub(super) const HOME: &str = "/torchgauge";
-/// The program, which no image may write.
-pub(super) const PROGRAM: &str = "/program";
 /// Where the part comes in, with its file and that of the mounts.
 const PARCEL: &str = "/part";
 const ARCHIVES: [&str; 2] = ["part.tar.gz", "files.tar.gz"];
@@ -153,7 +153,7 @@ fn container(run: &Due, files: Vec<Value>, profile: &Profile) -> Value {
     json!({
         "name": name_of(run),
         "image": run.image,
-        "command": [format!("{PROGRAM}/torchgauge"), "pod", "run", format!("{HOME}/part"), run.name],
+        "command": [format!("{PROGRAM}/torchgauge"), "pod", "run", "--run", run.name, format!("{HOME}/part")],
         "workingDir": folder,
         "env": [
             {"name": NAME_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},

@@ -35,18 +35,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Executor, ExecutorError, Finding, Registration,
-    nodes::{self, CLEAN_UP, Nodes, PAUSES, SILENCE, Scheduler},
+    nodes::{self, CLEAN_UP, Nodes, PAUSES, SILENCE, Scheduler, inside},
 };
-use crate::{
-    session::{Due, Part},
-    suite::Program,
-};
+use crate::{session::Part, suite::Program};
 use block::{Block, job_of};
 use profile::Profile;
 use state::{refused, unavailable};
-
-/// Says in a Pod which image a container is of.
-pub const IMAGE_VARIABLE: &str = "TORCHGAUGE_IMAGE";
 
 pub(super) const REGISTRATION: Registration = Registration {
     word: "kubernetes",
@@ -169,14 +163,7 @@ impl Cluster {
     /// Makes a Job for a part; its name.
     async fn submit(&self, session: &str, part: &Part) -> Result<String, ExecutorError> {
         let argument = |message: String| ExecutorError::Argument(message.into());
-        if let Some(Due { image, .. }) =
-            part.runs.iter().find(|run| !run.image.contains("@sha256:"))
-        {
-            return Err(argument(format!(
-                "the image {image} is not what every node would pull as the same; expected \
-                 REGISTRY/REPOSITORY@sha256:DIGEST, as `images push` prints it"
-            )));
-        }
+        inside::check_images(part)?;
         let archives = program::archives(part)?;
         // Of its own: what is left of an earlier Job of this block may still be going.
         let now = jiff::Timestamp::now().as_second();
@@ -372,7 +359,7 @@ impl Scheduler for Cluster {
     }
 
     fn takes(&self, program: &Program) -> Result<(), String> {
-        program::takes(program)
+        inside::takes(program, "a Pod")
     }
 
     fn by_hand(&self, _: &Path) -> Option<String> {

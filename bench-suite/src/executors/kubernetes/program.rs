@@ -1,50 +1,19 @@
 //! What programs of the user's need in Pods: their mounts, as files of a volume that the Pod's first
 //! container fills.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::{io, path::Path};
 
 use serde_json::{Value, json};
 
 use super::{
     super::{ExecutorError, mounts::pack},
-    job::{HOME, PROGRAM, name_of},
+    job::name_of,
     parcel,
 };
-use crate::{
-    session::{Due, Part},
-    suite::Program,
-};
+use crate::session::{Due, Part};
 
 /// The most that a `ConfigMap` may hold.
 const MOST_PART: usize = 1 << 20;
-
-/// Why no Pod runs this program.
-pub(super) fn takes(program: &Program) -> Result<(), String> {
-    program.check_files()?;
-    if !program.file.environment_files.is_empty() {
-        let refused = "a Pod takes no variables of files; set those that are no secrets by `--env` or \
-                       `environment`, and bring the others in the image";
-        return Err(refused.to_owned());
-    }
-    let is_taken = |target: &&str| {
-        // By what it names, not by how it is written.
-        let target: PathBuf = Path::new(target).components().collect();
-        let own = [HOME, PROGRAM].iter().any(|own| target.starts_with(own));
-        own || ["/", "/dev", "/dev/shm", "/tmp"]
-            .iter()
-            .any(|own| target == Path::new(own))
-    };
-    let mut targets = program.mounts.iter().map(|mount| mount.target.as_str());
-    match targets.find(is_taken) {
-        Some(target) => Err(format!(
-            "a Pod has {target} itself; mount to another target"
-        )),
-        None => Ok(()),
-    }
-}
 
 /// The sources of all mounts, each once; by its place here it is found again.
 pub(super) fn sources(runs: &[Due]) -> Vec<&Path> {
@@ -104,22 +73,7 @@ pub(super) fn mounts(run: &Due, sources: &[&Path]) -> (Vec<Value>, Vec<String>) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::{ProgramFile, ProgramMount};
-
-    fn program(mounts: &[(&Path, &str, bool)]) -> Program {
-        let file = ProgramFile::new(vec!["python3".to_owned()]);
-        let mount = |(source, target, is_scratch): &(&Path, &str, bool)| ProgramMount {
-            source: source.to_path_buf(),
-            target: (*target).to_owned(),
-            is_scratch: *is_scratch,
-        };
-        Program {
-            file,
-            mounts: mounts.iter().map(mount).collect(),
-            samples_per_step: None,
-            launcher: crate::suite::Launcher::Torchgauge,
-        }
-    }
+    use crate::{executors::nodes::inside::tests::program, suite::Program};
 
     #[test]
     fn each_source_is_packed_once_and_each_copy_is_a_run_s_own() {
@@ -145,31 +99,5 @@ mod tests {
             assert_eq!(mount["readOnly"], is_kept);
         }
         assert_eq!(mounts(&runs[1], &sources).0[0]["subPath"], "1");
-    }
-
-    #[test]
-    fn what_a_pod_cannot_do_names_the_next_step() {
-        let here = tempfile::tempdir().unwrap();
-        let check = |target: &str| takes(&program(&[(here.path(), target, false)]));
-        for target in ["/workspace", "/tmp/x", "/programs"] {
-            check(target).unwrap();
-        }
-        for target in [
-            "/tmp",
-            "/program",
-            "/dev/shm",
-            "/program/torchgauge",
-            "//tmp",
-            "/tmp/.",
-        ] {
-            let error = check(target).unwrap_err();
-            assert!(error.contains("mount to another target"), "{error}");
-        }
-        let mut secret = program(&[]);
-        let file = here.path().join("secrets");
-        std::fs::write(&file, "A=1\n").unwrap();
-        secret.file.environment_files.push(file);
-        let error = takes(&secret).unwrap_err();
-        assert!(error.contains("bring the others in the image"), "{error}");
     }
 }

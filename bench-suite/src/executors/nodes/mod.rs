@@ -1,6 +1,8 @@
 //! Sessions whose runs happen on nodes, each by `torchgauge node`: what every way of reaching nodes
 //! shares, and the one where whoever has them starts it there.
 
+pub(super) mod inside;
+
 use std::{path::Path, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
@@ -82,6 +84,11 @@ pub trait Scheduler: Send + Sync {
     /// they run none.
     fn takes(&self, _: &Program) -> Result<(), String> {
         takes_none("as plain processes on nodes")
+    }
+
+    /// What runs parts on its nodes, where this is the engine there.
+    fn runs_by<'a>(&'a self, engine: &'a str) -> &'a str {
+        engine
     }
 
     /// What is to be done with a part that nothing carries out; `None` where it can be begun anew.
@@ -169,7 +176,7 @@ impl Executor for Nodes {
     }
 
     fn describe(&self) -> String {
-        format!("on nodes, by {}", self.engine)
+        format!("on nodes, by {}", self.scheduler.runs_by(&self.engine))
     }
 
     fn prepare<'a>(

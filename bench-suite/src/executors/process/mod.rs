@@ -16,11 +16,12 @@ use tokio::process::Command;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Execution, Executor, ExecutorError, IMAGE_VARIABLE, ImageSource, KERNEL_CACHE, LocalRuntime,
-    Order, Prepared, Registration,
+    Execution, Executor, ExecutorError, ImageSource, KERNEL_CACHE, LocalRuntime, Order, Prepared,
+    Registration,
     container::{end::unless_started, program},
     executor::takes_none,
     group::{self, follow},
+    nodes::inside::{Inside, inside},
     order::{RESULTS_FILE, RUN_FILE, no_files, no_image},
 };
 use crate::{
@@ -68,11 +69,12 @@ const MISSING: [&str; 8] = [
     "user and capabilities",
 ];
 
-/// What to do where a Pod's image does not have what is to be started.
-const NEXT_IN_POD: &str = "; give a program's whole command, for a Pod passes the image's entry point \
-                           by; the built-in workload is in images that `images build` made";
+/// What to do where the image that this process is in does not have what is to be started.
+const NEXT_INSIDE: &str = "; give a program's whole command, for the image's entry point is passed by; \
+                           the built-in workload is in images that `images build` made";
 
-/// What of it each run's container of a Pod does not separate either.
+/// What of it each run's container of a Pod does not separate either. A step of Pyxis's separates the
+/// file system alone, which comes first in [`MISSING`].
 const MISSING_IN_POD: [&str; 4] = [
     "network",
     "memory limit",
@@ -103,15 +105,14 @@ impl Process {
         let spawn = || group::spawn(command, &order.log);
         let end = follow(order, host, &mut execution, cancel, spawn).await;
         let end = end.unwrap_or_else(|error| {
-            let next = if is_in_pod() { NEXT_IN_POD } else { "" };
+            let next = inside().map_or("", |_| NEXT_INSIDE);
             let message = format!("cannot start {program}: {error}{next}");
             End::never(Reason::ImageBroken, Stage::Start, message)
         });
         // A workload of the user's own (--scenario-binary) may end so by itself.
-        execution.ended(if is_in_pod() {
-            unless_started(end, order)
-        } else {
-            end
+        execution.ended(match inside() {
+            Some(_) => unless_started(end, order),
+            None => end,
         })
     }
 }
@@ -122,7 +123,12 @@ impl Executor for Process {
     }
 
     fn describe(&self) -> String {
-        REGISTRATION.help.to_owned()
+        let place = match inside() {
+            None => REGISTRATION.help,
+            Some(Inside::Pod) => "in a Pod",
+            Some(Inside::Step) => "in a step of Pyxis",
+        };
+        place.to_owned()
     }
 
     fn prepare<'a>(
@@ -132,7 +138,7 @@ impl Executor for Process {
         source: &'a dyn ImageSource,
     ) -> BoxFuture<'a, Result<Prepared, ExecutorError>> {
         Box::pin(async move {
-            let mut prepared = Prepared::named(REGISTRATION.word, &[]);
+            let mut prepared = Prepared::named(&self.isolation().engine, &[]);
             for image in images {
                 let unpacked = source.unpack(image).await;
                 let (runtime, facts) = unpacked.map_err(ExecutorError::Image)?;
@@ -151,21 +157,20 @@ impl Executor for Process {
         Box::pin(self.carry_out(order, cancel))
     }
 
-    /// In a Pod; what cannot be there was refused when the session was planned.
+    /// Inside of its image; what cannot be there was refused when the session was planned.
     fn takes(&self, _: &Program) -> Result<(), String> {
-        if is_in_pod() {
+        if inside().is_some() {
             return Ok(());
         }
         takes_none(&self.describe())
     }
 
     fn isolation(&self) -> Isolation {
-        let missing = if is_in_pod() {
-            &MISSING_IN_POD[..]
-        } else {
-            &MISSING
-        };
-        Isolation::without(REGISTRATION.word, missing)
+        match inside() {
+            None => Isolation::without(REGISTRATION.word, &MISSING),
+            Some(Inside::Pod) => Isolation::without(REGISTRATION.word, &MISSING_IN_POD),
+            Some(Inside::Step) => Isolation::without("pyxis", &MISSING[1..]),
+        }
     }
 
     fn limits_memory(&self) -> bool {
@@ -173,34 +178,44 @@ impl Executor for Process {
     }
 }
 
-/// Whether this is a container of a Pod, in the image that a run is to have.
-fn is_in_pod() -> bool {
-    env::var_os(IMAGE_VARIABLE).is_some()
-}
-
-/// What of an order is not done without a container, or by that of a Pod.
+/// What of an order is not done without a container, or by one that something else made.
 fn unapplied(order: &Order) -> Vec<String> {
-    let by = if is_in_pod() {
-        "in a Pod"
-    } else {
-        "without a container"
+    let is_step = inside() == Some(Inside::Step);
+    let (by, runs_as) = match inside() {
+        None | Some(Inside::Pod) => (
+            inside().map_or("without a container", |_| "in a Pod"),
+            "a Pod runs everything as one user, 65532",
+        ),
+        Some(Inside::Step) => ("by Pyxis", "Pyxis runs everything as who submits"),
     };
-    let runs_as = "a Pod runs everything as one user, 65532";
     let mut warnings = group::unapplied(order, by, &[], runs_as);
     let Some(Program { file, .. }) = order.cell.work.program() else {
         return warnings;
     };
     if file.network != Network::Bridge {
         let word = file.network.word();
-        warnings.push(format!(
-            "`network: {word}` not applied: the run has the Pod's, which a NetworkPolicy closes"
-        ));
+        let has = if is_step {
+            "the node's"
+        } else {
+            "the Pod's, which a NetworkPolicy closes"
+        };
+        warnings.push(format!("`network: {word}` not applied: the run has {has}"));
     }
-    if file.writable {
+    if file.writable && !is_step {
         warnings.push("`writable` not applied: a Pod's root is read-only".to_owned());
     }
     warnings
 }
+
+/// What variables begin with that are neither the image's nor the run's.
+const OF_OTHERS: [&str; 6] = [
+    "ENROOT_",
+    "KUBERNETES_",
+    "PYXIS_",
+    "SLURMD_",
+    "SLURM_",
+    "TORCHGAUGE_",
+];
 
 /// What carries an order out, once its files are there.
 fn command(runtime: &LocalRuntime, order: &Order) -> io::Result<Command> {
@@ -237,8 +252,8 @@ fn workload(runtime: &LocalRuntime, order: &Order) -> io::Result<Command> {
     Ok(command)
 }
 
-/// A program of the user's in a container of a Pod, where the folder and the variables that this
-/// process has are those of the image and of the Job.
+/// A program of the user's inside of its image, where the folder and the variables that this process has
+/// are those of the image and of the Job.
 fn of_program(
     program: &Program,
     order: &Order,
@@ -246,7 +261,7 @@ fn of_program(
 ) -> io::Result<Command> {
     let text = |(name, value): (OsString, OsString)| {
         let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
-        let is_own = !name.starts_with("KUBERNETES_") && !name.starts_with("TORCHGAUGE_");
+        let is_own = !OF_OTHERS.iter().any(|of| name.starts_with(of));
         is_own.then_some((name, value))
     };
     let declared: BTreeMap<_, _> = env::vars_os().filter_map(text).collect();

@@ -4,6 +4,7 @@
 //! none. Results come over the shared folder.
 
 mod profile;
+mod pyxis;
 mod queue;
 
 use std::{
@@ -20,9 +21,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Executor, ExecutorError, Finding, Registration,
-    nodes::{self, CLEAN_UP, Nodes, PAUSES, SILENCE, Scheduler},
+    executor::takes_none,
+    nodes::{self, CLEAN_UP, Nodes, PAUSES, SILENCE, Scheduler, inside},
+    process,
 };
-use crate::session::Part;
+use crate::{session::Part, suite::Program};
 use profile::Profile;
 use queue::{NO_PROGRAM, NOT_SHARED, Task, slurm};
 
@@ -54,7 +57,12 @@ async fn open(file: String) -> Result<Box<dyn Executor>, ExecutorError> {
         let message = format!("no Slurm here: {said}; run this where `sbatch` and `squeue` work");
         ExecutorError::Unavailable(message.into())
     })?;
-    let engine = profile.engine.clone().unwrap_or_else(|| "auto".to_owned());
+    let engine = match profile.engine.as_deref() {
+        // As a Pod does, a step runs what is inside of its image.
+        Some(pyxis::WORD) => process::REGISTRATION.word,
+        engine => engine.unwrap_or("auto"),
+    };
+    let engine = engine.to_owned();
     let gpus = profile.gpus();
     let slurm = Box::new(Slurm { profile, file });
     Ok(Box::new(Nodes::new(
@@ -105,6 +113,10 @@ impl Slurm {
         program.unwrap_or_else(|| own().display().to_string())
     }
 
+    fn has_steps(&self) -> bool {
+        self.profile.engine.as_deref() == Some(pyxis::WORD)
+    }
+
     /// What each task runs.
     fn script(&self, parts: &Path) -> String {
         let quoted = |word: String| command_line(&[word]);
@@ -116,20 +128,27 @@ impl Slurm {
             }
             Some(_) => String::new(),
         };
+        let run = if self.has_steps() {
+            pyxis::script(&program, self.profile.gpus() > 0)
+        } else {
+            format!("exec {program} node \"$part\"\n")
+        };
         format!(
             "#!/bin/sh\n\
              part={parts}/$(printf %03d \"$SLURM_ARRAY_TASK_ID\")\n\
              [ -f \"$part/session.json\" ] || exit {NOT_SHARED}\n\
              command -v {program} >/dev/null || exit {NO_PROGRAM}\n\
              export TORCHGAUGE_NODE=\"$SLURMD_NODENAME\"\n\
-             {engine}\
-             exec {program} node \"$part\"\n"
+             {engine}{run}"
         )
     }
 
     /// Submits these parts under this name; gives the job's number.
     async fn submit(&self, name: &str, parts: &[&Part]) -> Result<String, ExecutorError> {
         let folder = parts[0].folder.parent().unwrap_or(Path::new("."));
+        if self.has_steps() {
+            parts.iter().try_for_each(|part| pyxis::write_steps(part))?;
+        }
         let blocks: Vec<String> = parts.iter().map(|part| part.block.to_string()).collect();
         let mut words = vec![
             "sbatch".to_owned(),
@@ -281,7 +300,7 @@ impl Slurm {
             "None" => "",
             nodes => nodes,
         };
-        let why = || ending.why(&part.folder.display().to_string(), &self.program());
+        let why = || ending.why(&part.folder, &self.program());
         nodes::ended(part, node, why)
     }
 }
@@ -306,7 +325,24 @@ impl Scheduler for Slurm {
         })
     }
 
+    fn takes(&self, program: &Program) -> Result<(), String> {
+        if self.has_steps() {
+            return inside::takes(program, "a step of Pyxis");
+        }
+        takes_none("as plain processes on nodes")
+    }
+
+    fn runs_by<'a>(&'a self, engine: &'a str) -> &'a str {
+        self.profile.engine.as_deref().unwrap_or(engine)
+    }
+
     fn by_hand(&self, _: &Path) -> Option<String> {
         None
     }
+}
+
+/// Whether `srun` here runs steps in images.
+pub(super) async fn has_pyxis() -> bool {
+    let help = slurm(&["srun", "--help"], "").await;
+    help.is_ok_and(|help| help.contains("--container-image"))
 }

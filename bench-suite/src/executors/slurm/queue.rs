@@ -1,10 +1,10 @@
 //! What Slurm says of jobs, and what that means for a block.
 
-use std::{fmt, process::Stdio, time::Duration};
+use std::{fmt, path::Path, process::Stdio, time::Duration};
 
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
-use super::{super::ExecutorError, profile::seconds};
+use super::{super::ExecutorError, profile::seconds, pyxis};
 
 /// One task of a job array that waits or runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,12 +176,14 @@ fn status(text: &str) -> Option<(u32, u32)> {
 /// Exit statuses of the script that `sbatch` is given, beside those of the program in it.
 pub(super) const NOT_SHARED: u32 = 66;
 pub(super) const NO_PROGRAM: u32 = 67;
+pub(super) const NO_PYXIS: u32 = 68;
+pub(super) const NO_STEP: u32 = 69;
 /// The signal that Slurm writes for a job whose files it could not open.
 const LAUNCH_FAILED: u32 = 53;
 
 impl Ending {
     /// Why a block did not get to its end, with the next step.
-    pub(super) fn why(&self, folder: &str, program: &str) -> String {
+    pub(super) fn why(&self, folder: &Path, program: &str) -> String {
         let seconds = |time: Option<Duration>| time.map_or(0, |time| time.as_secs());
         let limit = seconds(self.limit);
         let out_of_time = || {
@@ -206,11 +208,16 @@ impl Ending {
             ("PREEMPTED", _) => "made room for another job (PREEMPTED)".to_owned(),
             ("CANCELLED", _) => "was cancelled (CANCELLED)".to_owned(),
             (_, (NOT_SHARED, _) | (_, LAUNCH_FAILED)) => format!(
-                "the node has no {folder}: it is not shared with the nodes; give --out a folder that is"
+                "the node has no {}: it is not shared with the nodes; give --out a folder that is",
+                folder.display()
             ),
             (_, (NO_PROGRAM, _)) => format!(
                 "the node has no program {program}; name it in the profile as nodes find it, with `program`"
             ),
+            (_, (NO_PYXIS, _)) => "has no Pyxis: `srun` on its node knows no --container-image; give the \
+                 profile another `engine`"
+                .to_owned(),
+            (_, (NO_STEP, _)) => pyxis::why(folder),
             (state, (status, signal)) => format!(
                 "ended early ({state}, exit status {status}, signal {signal}); its slurm.log says why"
             ),
@@ -395,7 +402,7 @@ mod tests {
                 ran: Some(Duration::from_secs(ran)),
                 limit: Some(Duration::from_mins(10)),
             };
-            ending.why("/data/s", "torchgauge")
+            ending.why(Path::new("/data/s"), "torchgauge")
         };
         for (state, exit, ran, expected) in [
             ("TIMEOUT", (0, 15), 600, "raise `time`"),
@@ -408,6 +415,7 @@ mod tests {
             ("FAILED", (66, 0), 1, "not shared"),
             ("FAILED", (0, 53), 1, "not shared"),
             ("FAILED", (67, 0), 1, "no program torchgauge"),
+            ("FAILED", (68, 0), 1, "has no Pyxis"),
         ] {
             let found = why(state, exit, ran);
             assert!(found.contains(expected), "{state}: {found}");

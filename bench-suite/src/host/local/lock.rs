@@ -15,10 +15,8 @@ use jiff::Timestamp;
 use record::Gpu;
 use serde::{Deserialize, Serialize};
 
-use crate::host::{LOCKS_VARIABLE, LockError};
+use crate::host::{LOCK_FOLDERS, LOCKS_VARIABLE, LockError};
 
-/// Folders that every user may write to and that go with a reboot, the best first.
-const FOLDERS: [&str; 3] = ["/run/lock", "/var/lock", "/tmp"];
 /// A note longer than this is none of ours.
 const MAX_NOTE_BYTES: u64 = 4096;
 
@@ -100,7 +98,7 @@ fn folder() -> PathBuf {
     let open_to_all = |folder: &&str| {
         fs::metadata(folder).is_ok_and(|about| about.is_dir() && about.mode() & 0o1777 == 0o1777)
     };
-    PathBuf::from(FOLDERS.into_iter().find(open_to_all).unwrap_or("/tmp"))
+    PathBuf::from(LOCK_FOLDERS.into_iter().find(open_to_all).unwrap_or("/tmp"))
 }
 
 /// Opens the file, made where it is missing. Links are not followed: the folder is everybody's.

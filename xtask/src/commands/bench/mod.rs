@@ -372,10 +372,15 @@ pub(crate) fn stop_on_signal(
         signalled().await;
         printer.note("interrupted: cleaning up the current run; press Ctrl-C again to force quit");
         cancel.cancel();
+        // Slurm tells every process of a step, and a container's runtime passes on what it is told.
+        tokio::time::sleep(ONE_SIGNAL).await;
         signalled().await;
         std::process::exit(130);
     })
 }
+
+/// How long what comes after a signal is still the same one.
+const ONE_SIGNAL: Duration = Duration::from_millis(300);
 
 /// Waits for a signal that asks this program to end.
 pub(crate) async fn signalled() {

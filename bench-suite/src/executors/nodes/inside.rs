@@ -1,0 +1,121 @@
+//! Runs that this program carries out inside of their images, where something else made the containers:
+//! a Pod's, or the step of Slurm's that Pyxis runs.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use super::super::ExecutorError;
+use crate::{session::Part, suite::Program};
+
+/// Says there which image a container is of.
+pub const IMAGE_VARIABLE: &str = "TORCHGAUGE_IMAGE";
+/// What is the session's there: locks, and a Pod's part.
+pub(in crate::executors) const HOME: &str = "/torchgauge";
+/// The folder of this program, which no image may write.
+pub(in crate::executors) const PROGRAM: &str = "/program";
+
+/// What made the container that this process is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::executors) enum Inside {
+    Pod,
+    Step,
+}
+
+/// Where this process is, if it is in the image that a run is to have.
+pub(in crate::executors) fn inside() -> Option<Inside> {
+    env::var_os(IMAGE_VARIABLE)?;
+    Some(match env::var_os("SLURM_STEP_ID") {
+        Some(_) => Inside::Step,
+        None => Inside::Pod,
+    })
+}
+
+/// Refuses a part with an image that nodes might pull as different ones.
+pub(in crate::executors) fn check_images(part: &Part) -> Result<(), ExecutorError> {
+    match part.runs.iter().find(|run| !run.image.contains("@sha256:")) {
+        None => Ok(()),
+        Some(run) => Err(ExecutorError::Argument(
+            format!(
+                "the image {} is not what every node would pull as the same; expected \
+                 REGISTRY/REPOSITORY@sha256:DIGEST, as `images push` prints it",
+                run.image
+            )
+            .into(),
+        )),
+    }
+}
+
+/// Why no such container (`a Pod`) runs this program.
+pub(in crate::executors) fn takes(program: &Program, container: &str) -> Result<(), String> {
+    program.check_files()?;
+    if !program.file.environment_files.is_empty() {
+        return Err(format!(
+            "{container} takes no variables of files; set those that are no secrets by `--env` or \
+             `environment`, and bring the others in the image"
+        ));
+    }
+    let is_taken = |target: &&str| {
+        // By what it names, not by how it is written.
+        let target: PathBuf = Path::new(target).components().collect();
+        let own = [HOME, PROGRAM].iter().any(|own| target.starts_with(own));
+        own || ["/", "/dev", "/dev/shm", "/tmp"]
+            .iter()
+            .any(|own| target == Path::new(own))
+    };
+    let mut targets = program.mounts.iter().map(|mount| mount.target.as_str());
+    match targets.find(is_taken) {
+        Some(target) => Err(format!(
+            "{container} has {target} itself; mount to another target"
+        )),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+pub(in crate::executors) mod tests {
+    use super::*;
+    use crate::suite::{Launcher, ProgramFile, ProgramMount};
+
+    pub(in crate::executors) fn program(mounts: &[(&Path, &str, bool)]) -> Program {
+        let file = ProgramFile::new(vec!["python3".to_owned()]);
+        let mount = |(source, target, is_scratch): &(&Path, &str, bool)| ProgramMount {
+            source: source.to_path_buf(),
+            target: (*target).to_owned(),
+            is_scratch: *is_scratch,
+        };
+        Program {
+            file,
+            mounts: mounts.iter().map(mount).collect(),
+            samples_per_step: None,
+            launcher: Launcher::Torchgauge,
+        }
+    }
+
+    #[test]
+    fn what_a_pod_cannot_do_names_the_next_step() {
+        let here = tempfile::tempdir().unwrap();
+        let check = |target: &str| takes(&program(&[(here.path(), target, false)]), "a Pod");
+        for target in ["/workspace", "/tmp/x", "/programs"] {
+            check(target).unwrap();
+        }
+        for target in [
+            "/tmp",
+            "/program",
+            "/dev/shm",
+            "/program/torchgauge",
+            "//tmp",
+            "/tmp/.",
+        ] {
+            let error = check(target).unwrap_err();
+            assert!(error.contains("mount to another target"), "{error}");
+        }
+        let mut secret = program(&[]);
+        let file = here.path().join("secrets");
+        std::fs::write(&file, "A=1\n").unwrap();
+        secret.file.environment_files.push(file);
+        let error = takes(&secret, "a Pod").unwrap_err();
+        assert!(error.contains("bring the others in the image"), "{error}");
+    }
+}
