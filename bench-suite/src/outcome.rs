@@ -118,7 +118,9 @@ fn crash(signal: i32, log: Option<&str>) -> String {
             "; a mapped file had no room, most likely in /dev/shm, whose size is `limits.shm` \
              (64 MiB unless the suite says otherwise)"
         }
-        9 => "; somebody or something killed it (the kernel's log has an entry where memory ran out)",
+        9 => {
+            "; somebody or something killed it (the kernel's log has an entry where memory ran out)"
+        }
         _ => "",
     };
     format!("ended by {}{hint}{}", signal_name(signal), last_words(log))

@@ -132,7 +132,9 @@ impl Error {
     /// Some of the runs that were planned failed.
     pub(crate) fn runs_failed(failed: usize, planned: usize) -> Self {
         let planned = plural(planned, "run", "runs");
-        Self::Undecided(format!("{failed} of {planned} failed; the report has the causes"))
+        Self::Undecided(format!(
+            "{failed} of {planned} failed; the report has the causes"
+        ))
     }
 
     /// A step of this program's own tests failed.

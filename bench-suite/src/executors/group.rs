@@ -25,6 +25,7 @@ use super::{
     Execution, Order,
     container::program::{BY_ITSELF, BY_SIGTERM, ENDED, KILLED, reported},
     guard::guard,
+    nodes::inside::{Inside, inside},
     oom_kills::OomKills,
 };
 use crate::{
@@ -181,7 +182,8 @@ impl Group {
                 self.is_reaped = true;
                 // A scheduler ends a run and this program at once, and the run may be the first.
                 let is_ended = !status.as_ref().is_ok_and(ExitStatus::success);
-                if is_ended && timeout(AT_ONCE, cancel.cancelled()).await.is_ok() {
+                let may_be = is_ended && inside() == Some(Inside::Step);
+                if may_be && timeout(AT_ONCE, cancel.cancelled()).await.is_ok() {
                     return Ended::Made(End::interrupted());
                 }
                 return match status {

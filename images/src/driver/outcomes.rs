@@ -38,11 +38,7 @@ pub(super) fn started(
         let next = "upgrade the driver, or take an image with an older CUDA";
         (false, format!("needs {needs} (error 35): {next}"))
     };
-    DriverCheck::of(
-        "CUDA",
-        starts,
-        format!("{cuda} by {from}; {has}: {what}"),
-    )
+    DriverCheck::of("CUDA", starts, format!("{cuda} by {from}; {has}: {what}"))
 }
 
 pub(super) fn compatible(driver: &Version, compat: &Compat) -> DriverCheck {

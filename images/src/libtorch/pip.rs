@@ -121,13 +121,27 @@ impl Pip {
     /// Nothing is installed, and only metadata is fetched: from an index that does not offer it
     /// apart, by ranges of the wheels (`fast-deps`), which would be 3 GB otherwise.
     pub(crate) fn resolve(&self, requirements: &[String], cache: &Cache) -> Result<Vec<Wheel>> {
+        let (found, is_final) = self.resolved(requirements, &["--use-feature=fast-deps"], cache)?;
+        match found {
+            // An index may know neither ranges nor hashes, and then pip reads whole wheels.
+            Err(_) if !is_final => self.resolved(requirements, &[], cache)?.0,
+            found => found,
+        }
+    }
+
+    /// What pip answers, and whether it is all that there is to know.
+    fn resolved(
+        &self,
+        requirements: &[String],
+        more: &[&str],
+        cache: &Cache,
+    ) -> Result<(Result<Vec<Wheel>>, bool)> {
         let scratch = cache.scratch()?;
         let report = scratch.path().join("report.json");
         let mut command = self.command("install");
         command
             .args([
                 "--dry-run",
-                "--use-feature=fast-deps",
                 "--ignore-installed",
                 "--progress-bar",
                 "off",
@@ -136,16 +150,20 @@ impl Pip {
             .arg(scratch.path().join("target"))
             .arg("--report")
             .arg(&report)
+            .args(more)
             .args(requirements);
         let outcome = program::run(&mut command, "resolve wheels", INSTALL_PYTHON, |_| true)?;
         if !outcome.status.success() {
-            return Err(explain(&command, outcome, &requirements.join(", ")));
+            let is_final = outcome.tail.contains("No matching distribution found");
+            let error = explain(&command, outcome, &requirements.join(", "));
+            return Ok((Err(error), is_final));
         }
         let json = fs::read(&report).map_err(at(&report))?;
-        read_report(&json).map_err(|cause| {
+        let found = read_report(&json).map_err(|cause| {
             let cause = format!("pip's report cannot be read: {cause}");
             not_offered(&requirements.join(", "), &cause)
-        })
+        });
+        Ok((found, false))
     }
 
     /// Fetches one locked wheel into the cache, unless it is there already, and returns its path.

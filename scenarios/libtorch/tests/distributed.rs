@@ -137,7 +137,10 @@ fn ranks_that_disagree_about_the_model_are_refused() {
     let weights = [(); 2].map(|()| Tensor::ones([3], FLOAT).set_requires_grad(true));
     let own: Vec<&Tensor> = weights.iter().take(layers).collect();
     let error = Reducer::new(group, &own).err().expect("an error");
-    assert!(error.to_string().contains("same model across all ranks"), "{error}");
+    assert!(
+        error.to_string().contains("same model across all ranks"),
+        "{error}"
+    );
 }
 
 #[test]

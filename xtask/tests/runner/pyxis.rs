@@ -243,7 +243,7 @@ fn a_job_with_steps_that_slurm_requeues_runs_nothing_again() {
 
 #[test]
 fn a_block_of_steps_out_of_time_names_the_key_and_goes_on() {
-    let (home, running) = hanging("time: 1");
+    let (home, running) = hanging("time: 2");
     let text = running.ends_with(3);
     assert!(text.contains("raise `time` in the profile"), "{text}");
     home.goes_on();

@@ -119,6 +119,22 @@ fn a_short_level_stays_in_the_ledger_once_it_is_over() {
     }
 }
 
+#[test]
+fn a_gate_that_runs_again_fails_again() {
+    let mut ledger = Ledger::default();
+    let level = |night| if night < 60 { 100.0 } else { 95.0 };
+    look(&mut ledger, &[series("a", 60, level)], 59);
+    let all = [series("a", 61, level)];
+    let first = look(&mut ledger, &all, 60);
+    let second = look(&mut ledger, &all, 60);
+    assert_eq!(first.failing, second.failing);
+    assert_eq!((first.opened.len(), second.opened.len()), (1, 0));
+    // The other of two that looked from the same ledger finds the same ID.
+    let mut other = Ledger::default();
+    look(&mut other, &[series("a", 60, level)], 59);
+    assert_eq!(look(&mut other, &all, 60).opened, first.opened);
+}
+
 /// A history that was there before its ledger does not open an entry for each of its changes.
 #[test]
 fn what_changed_before_a_ledger_began_is_no_news() {

@@ -53,11 +53,10 @@ pub fn parse(text: &str) -> Result<Vec<Point>, CsvError> {
         let timestamp = if let Some(seconds) = moment(time) {
             seconds
         } else {
-            let hint =
-                "timestamps are seconds since 1970-01-01 UTC, or such as 2026-11-21T10:00:00Z";
+            let hint = "seconds since 1970-01-01 UTC, or a time such as 2026-11-21T10:00:00Z";
             number(time, line, "timestamp", LATEST, hint)?
         };
-        let hint = "leave the line out if there was no result";
+        let hint = "a finite number; leave the line out if there was no result";
         points.push(Point {
             timestamp,
             revision: record[revision].to_owned(),
@@ -89,7 +88,7 @@ fn number(field: &str, line: u64, column: &str, most: f64, hint: &str) -> Result
     match field.parse::<f64>() {
         Ok(number) if number.abs() < most => Ok(number),
         _ => Err(CsvError(format!(
-            "line {line}: the {column} is \"{}\", expected a finite number; {hint}",
+            "line {line}: the {column} is \"{}\", expected {hint}",
             shorten(field)
         ))),
     }
@@ -193,8 +192,8 @@ mod tests {
         );
         check_error(
             &format!("{header}yesterday,b,1\n"),
-            "line 3: the timestamp is \"yesterday\", expected a finite number; \
-             timestamps are seconds since 1970-01-01 UTC, or such as 2026-11-21T10:00:00Z",
+            "line 3: the timestamp is \"yesterday\", expected \
+             seconds since 1970-01-01 UTC, or a time such as 2026-11-21T10:00:00Z",
         );
     }
 
@@ -220,8 +219,8 @@ mod tests {
         }
         check_error(
             "timestamp,revision,value\n1763719200000,a,1\n",
-            "line 2: the timestamp is \"1763719200000\", expected a finite number; \
-             timestamps are seconds since 1970-01-01 UTC, or such as 2026-11-21T10:00:00Z",
+            "line 2: the timestamp is \"1763719200000\", expected \
+             seconds since 1970-01-01 UTC, or a time such as 2026-11-21T10:00:00Z",
         );
     }
 }

@@ -59,7 +59,8 @@ pub(super) fn write_steps(part: &Part) -> Result<(), ExecutorError> {
 
 /// The lines that carry a run out.
 fn step(run: &Due, part: &Path) -> Result<String, String> {
-    let (mut lines, mut mounts) = (String::new(), String::new());
+    let begin = ["run", &run.name, &run.image].map(str::to_owned);
+    let (mut lines, mut mounts) = (command_line(&begin) + "\n", String::new());
     let mut options = vec![format!("--container-image={}", enroot_s(&run.image))];
     let file = run.program.as_ref().map(|program| &program.file);
     let is_writable = file.is_some_and(|file| file.writable);
@@ -82,20 +83,23 @@ fn step(run: &Due, part: &Path) -> Result<String, String> {
         let copy = part.join(format!("copies/{place}")).display().to_string();
         takes(&source)?;
         takes(target)?;
+        // The part is mounted after the others, and what has its folder in the same place may stay.
+        if part.starts_with(target) && (mount.is_scratch || source != *target) {
+            let expected = "expected a target that is not above the session's folder";
+            return Err(format!(
+                "the mount {source}:{target} hides {}; {expected}",
+                part.display()
+            ));
+        }
         if mount.is_scratch {
             let words = ["copy".to_owned(), source, copy.clone()];
             let _ = writeln!(lines, "{}", command_line(&words));
-            let _ = write!(mounts, ",{copy}:{target}");
+            let _ = write!(mounts, "{copy}:{target},");
         } else {
-            let _ = write!(mounts, ",{source}:{target}:ro");
+            let _ = write!(mounts, "{source}:{target}:ro,");
         }
     }
-    let mut words = vec![
-        "step".to_owned(),
-        run.name.clone(),
-        run.image.clone(),
-        mounts,
-    ];
+    let mut words = vec!["step".to_owned(), mounts];
     words.extend(options);
     let _ = writeln!(lines, "{}", command_line(&words));
     Ok(lines)
@@ -103,8 +107,12 @@ fn step(run: &Due, part: &Path) -> Result<String, String> {
 
 /// `registry.example#team/a@sha256:…`: in every version of enroot a registry ends there.
 fn enroot_s(image: &str) -> String {
+    let of_hub = image.strip_prefix("docker.io/");
+    let image = of_hub.unwrap_or(image);
     match image.split_once('/') {
-        Some((registry, rest)) if registry.contains(['.', ':']) => format!("{registry}#{rest}"),
+        Some((registry, rest)) if registry.contains(['.', ':']) || registry == "localhost" => {
+            format!("{registry}#{rest}")
+        }
         _ => image.to_owned(),
     }
 }
@@ -123,27 +131,43 @@ locks=${LOCKS_VARIABLE}
 for folder in {folders}; do
     [ -n "$locks" ] || {{ [ -k "$folder" ] && [ -w "$folder" ] && locks=$folder; }}
 done
+: "${{locks:=/tmp}}"
 export {LOCKS_VARIABLE}={HOME}/locks NVIDIA_VISIBLE_DEVICES={gpus} NVIDIA_DRIVER_CAPABILITIES=compute,utility
 step= ended=
 end() {{
     ended=1
     scancel --signal=TERM "$SLURM_JOB_ID"
     {{ sleep 60; kill "$step"; }} 2>/dev/null &
+    last=$!
 }}
 trap end TERM
+stop_if_ended() {{
+    [ -z "$ended" ] || {{ kill "$last"; exit 3; }}
+}}
+# What a program made read-only goes, too.
+clear() {{
+    chmod -R u+rwX "$part/copies" 2>/dev/null
+    rm -rf "$part/copies"
+}}
+run() {{
+    stop_if_ended
+    echo "{MARK}$1 in $2"
+    run=$1
+    export {IMAGE_VARIABLE}="$2"
+}}
 copy() {{
     "$program" pod copy "$1" "$2" || exit {NO_STEP}
 }}
+recorded() {{
+    grep -c "\"run\":\"$run\"" "$part/records.ndjson" 2>/dev/null
+}}
 step() {{
-    [ -z "$ended" ] || exit 3
-    echo "{MARK}$1 in $2"
-    run=$1 mounts=$3
-    export {IMAGE_VARIABLE}="$2"
-    shift 3
+    mounts=$1 before=$(recorded)
+    shift
     srun --nodes=1 --ntasks=1 --cpu-bind=none --mpi=none "--export={variables}" \
         --no-container-mount-home --no-container-remap-root --no-container-entrypoint \
-        "--container-mounts=$part:$part,$program:{PROGRAM}/torchgauge:ro,$locks:{HOME}/locks$mounts" \
-        "$@" /bin/sh -c 'export HOME=/tmp XDG_CACHE_HOME=/tmp/.cache && exec "$@"' sh \
+        "--container-mounts=$mounts$part:$part,$program:{PROGRAM}/torchgauge:ro,$locks:{HOME}/locks" \
+        "$@" /bin/sh -c 'unset XDG_CONFIG_HOME; export HOME=/tmp XDG_CACHE_HOME="${{XDG_CACHE_HOME:-/tmp/.cache}}"; exec "$@"' sh \
         {PROGRAM}/torchgauge node --run "$run" "$part" </dev/null &
     step=$!
     wait "$step"
@@ -152,12 +176,13 @@ step() {{
         wait "$step"
         status=$?
     done
-    rm -rf "$part/copies"
-    [ -z "$ended" ] || exit 3
-    # A run that fails is a record, and the next one begins.
-    [ "$status" = 0 ] || exit {NO_STEP}
+    clear
+    stop_if_ended
+    # A run that fails is a record, also where Slurm calls the step failed because the workload ran out
+    # of memory, and the next one begins.
+    [ "$status" = 0 ] || [ "$(recorded)" != "$before" ] || exit {NO_STEP}
 }}
-rm -rf "$part/copies"
+clear
 . "$part/{STEPS}"
 "#,
         folders = LOCK_FOLDERS.join(" "),
@@ -181,9 +206,11 @@ pub(super) fn why(part: &Path) -> String {
     let next = if words.contains("failed to import") {
         "check the reference, and enroot's credentials for the registry"
     } else {
-        "its slurm.log says more"
+        "its slurm.log has details"
     };
-    format!("could not carry out {step}: {words}; {next}")
+    let parts = [step, &words, next];
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    format!("could not carry out {}", parts.join("; "))
 }
 
 #[cfg(test)]
@@ -201,7 +228,7 @@ mod tests {
         };
         let image = "--container-image=r.example:5000#team/a@sha256:00";
         let expected = format!(
-            "step 0001-x {} '' '{image}' --container-readonly --container-workdir=/torchgauge\n",
+            "run 0001-x {}\nstep '' '{image}' --container-readonly --container-workdir=/torchgauge\n",
             run.image
         );
         assert_eq!(step(&run, part).unwrap(), expected);
@@ -212,14 +239,28 @@ mod tests {
         own.file.writable = true;
         run.program = Some(own);
         let expected = format!(
-            "copy '/a b' /shared/s/parts/000/copies/1\n\
-             step 0001-x {} ,/src:/work:ro,/shared/s/parts/000/copies/1:/own '{image}' --container-writable\n",
+            "run 0001-x {}\ncopy '/a b' /shared/s/parts/000/copies/1\n\
+             step /src:/work:ro,/shared/s/parts/000/copies/1:/own, '{image}' --container-writable\n",
             run.image
         );
         assert_eq!(step(&run, part).unwrap(), expected);
         run.program = Some(program(&[(Path::new("/a,b"), "/work", false)]));
         assert!(step(&run, part).unwrap_err().contains("/a,b"));
-        assert_eq!(enroot_s("team/a@sha256:00"), "team/a@sha256:00");
+        run.program = Some(program(&[(Path::new("/shared"), "/shared", false)]));
+        step(&run, part).unwrap();
+        for hides in [("/src", "/shared/s", false), ("/shared", "/shared", true)] {
+            let (source, target, is_scratch) = hides;
+            run.program = Some(program(&[(Path::new(source), target, is_scratch)]));
+            let error = step(&run, part).unwrap_err();
+            assert!(error.contains("hides /shared/s/parts/000"), "{error}");
+        }
+        for (image, expected) in [
+            ("team/a@sha256:00", "team/a@sha256:00"),
+            ("docker.io/team/a@sha256:00", "team/a@sha256:00"),
+            ("localhost/a@sha256:00", "localhost#a@sha256:00"),
+        ] {
+            assert_eq!(enroot_s(image), expected);
+        }
     }
 
     #[test]
@@ -235,7 +276,7 @@ mod tests {
             srun: error: node1: task 0: Exited with exit code 1\n";
         fs::write(part.path().join("slurm.log"), said).unwrap();
         let why = why(part.path());
-        let expected = "could not carry out 0001-b in r/b@sha256:11: failed to import docker image: \
+        let expected = "could not carry out 0001-b in r/b@sha256:11; failed to import docker image: \
             r#b@sha256:11; [ERROR] URL https://r/v2/b returned error code: 404 Not Found; check \
             the reference";
         assert!(why.starts_with(expected), "{why}");

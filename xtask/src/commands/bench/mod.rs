@@ -372,8 +372,10 @@ pub(crate) fn stop_on_signal(
         signalled().await;
         printer.note("interrupted: cleaning up the current run; press Ctrl-C again to force quit");
         cancel.cancel();
-        // Slurm tells every process of a step, and a container's runtime passes on what it is told.
-        tokio::time::sleep(ONE_SIGNAL).await;
+        // Slurm signals every process of a step, and a container's runtime passes on what it gets.
+        if std::env::var_os("SLURM_STEP_ID").is_some() {
+            tokio::time::sleep(ONE_SIGNAL).await;
+        }
         signalled().await;
         std::process::exit(130);
     })
