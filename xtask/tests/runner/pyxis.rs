@@ -180,13 +180,7 @@ impl Home {
         self.resume_on_slurm("s").ends_with(0);
         let (session, records) = self.read("s");
         assert!(session.complete);
-        let first = records.iter().filter(|record| record.order == 0).count();
-        assert_eq!(
-            first,
-            1,
-            "what finished ran again: {:?}",
-            attempts(&records)
-        );
+        check_repeats(&records);
         assert_eq!(attempts(&records)[&1].1, "ok");
         assert_eq!(self.queue("s"), "");
     }
@@ -229,16 +223,16 @@ fn a_job_with_steps_that_slurm_requeues_runs_nothing_again() {
     let (session, records) = home.read("s");
     assert!(session.complete);
     assert_eq!(home.queue("s"), "");
-    // On the same node it goes on; on the other one both run there.
-    let hosts: Vec<&str> = records.iter().map(|record| record.host.as_str()).collect();
-    let again = records.iter().filter(|record| record.order == 0).count();
-    let is_one_node = hosts.iter().all(|host| *host == hosts[0]);
-    assert_eq!(
-        again,
-        if is_one_node { 1 } else { 2 },
-        "{:?}",
-        attempts(&records)
-    );
+    check_repeats(&records);
+}
+
+/// On the same node what finished is not run again; on another one both run there.
+#[track_caller]
+fn check_repeats(records: &[Record]) {
+    let is_one_node = records.iter().all(|record| record.host == records[0].host);
+    let first = records.iter().filter(|record| record.order == 0).count();
+    let expected = if is_one_node { 1 } else { 2 };
+    assert_eq!(first, expected, "{:?}", attempts(records));
 }
 
 #[test]

@@ -405,7 +405,7 @@ fn a_packed_session_is_read_as_the_plain_one() {
         &["compare", "sessions/renamed:img", "sessions/head:img"],
         &["report", "sessions/head", "--out", "page"],
         &["history", "add", "sessions/head"],
-        &["trend", "--format", "json"],
+        &["history", "list", "--format", "json"],
         &["site", "sessions", "--out", "site"],
     ];
     let read = || {
