@@ -136,7 +136,7 @@ fn ranks_that_disagree_about_the_model_are_refused() {
     let layers = if rank == 2 { 1 } else { 2 };
     let weights = [(); 2].map(|()| Tensor::ones([3], FLOAT).set_requires_grad(true));
     let own: Vec<&Tensor> = weights.iter().take(layers).collect();
-    let error = Reducer::new(group, &own).err().expect("an error");
+    let error = Reducer::new(group, &own).unwrap_err();
     assert!(
         error.to_string().contains("same model across all ranks"),
         "{error}"
