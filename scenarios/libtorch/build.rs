@@ -30,7 +30,7 @@ fn main() {
     }
     let cuda = env::var_os("CARGO_FEATURE_CUDA").is_some();
     let lib = PathBuf::from(env::var_os("DEP_TCH_LIBTORCH_LIB").expect(
-        "torch-sys did not say where libtorch lies; set LIBTORCH to its folder (include/, lib/)",
+        "torch-sys did not report libtorch's folder; set LIBTORCH to its folder (include/, lib/)",
     ));
     let include = include_folder(&lib);
 

@@ -7,7 +7,7 @@ HISTORY is what `record_allocator.cpp` wrote of a run on a GPU, plain or compres
 allocator takes the smallest free block that is large enough, and of several alike the one with
 the lowest address; which that is, the driver decides by where it maps memory. So the same
 requests in the same order can end with different amounts reserved. This replays them N times
-(1000 unless said), each time with other addresses, and prints how often each peak of reserved
+(1000 by default), each time with other addresses, and prints how often each peak of reserved
 memory came out, as CSV. Needs no GPU.
 
 With --build, what another program asked for while it built its model takes the place of what
@@ -219,7 +219,7 @@ def main():
         sys.exit(f"{given.history} asks for nothing: is it a record of record_allocator.cpp?")
     if given.build:
         if given.batch is None or given.build_batch is None:
-            parser.error("--build wants --batch and --build-batch")
+            parser.error("--build needs --batch and --build-batch")
         build = requests_of(read(given.build), {"+": "take", "-": "give"})
         requests = with_build(requests, given.batch, build, given.build_batch)
     peaks = collections.Counter(peak(requests, seed) for seed in range(given.replays))

@@ -34,7 +34,7 @@ pub fn facts(device: Device) -> Result<Option<CudaFacts>, Error> {
     if index >= count {
         return Err(unavailable(format!(
             "libtorch sees {count} GPUs; check that the driver is at least as new as this \
-             libtorch's CUDA wants, and that the container was given the GPU"
+             libtorch's CUDA needs, and that the container was given the GPU"
         )));
     }
     let facts = cuda::facts(index).map_err(|error| unavailable(error.to_string()))?;

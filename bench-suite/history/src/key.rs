@@ -86,7 +86,7 @@ impl fmt::Display for SeriesKey {
     }
 }
 
-/// Which series to take. A part that is `None` takes all; `*` stands for any run of characters,
+/// Which series to take. A part that is `None` takes all; `*` matches any characters,
 /// as in `peak_*`. Everything else stands for itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeriesFilter {
@@ -155,7 +155,7 @@ pub(crate) fn fits(pattern: Option<&str>, text: Option<&str>) -> bool {
     pattern.is_none_or(|pattern| text.is_some_and(|text| matches(pattern, text)))
 }
 
-/// Whether the text fits the pattern, where `*` stands for any run of characters.
+/// Whether the text fits the pattern, where `*` matches any characters.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     // Nothing else has a meaning: no text has a NUL in it.
     WildMatchPattern::<'*', '\0'>::new(pattern).matches(text)

@@ -38,7 +38,7 @@ pub struct SessionInfo {
     pub points: usize,
 }
 
-/// Which sessions to take. A part that is `None` takes all; `*` stands for any run of characters.
+/// Which sessions to take. A part that is `None` takes all; `*` matches any characters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionFilter {
     /// Of this branch; sessions without one are left out.

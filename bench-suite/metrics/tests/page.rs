@@ -11,7 +11,7 @@ const HEAD: &str = "\
 Every metric that Torchgauge records, generated from the catalogue in `bench-suite/metrics`: change \
 a row there and run `UPDATE_DOCS=1 cargo test -p metrics`.
 
-A metric has one window of time. Peaks of the measured steps stand beside each other: allocated ≤ \
+A metric has one window of time. Peaks of the measured steps are comparable: allocated ≤ \
 reserved ≤ process ≤ GPU. Peaks from the start of the run to the end of the measured steps have names \
 that begin with `run_`; calibration, which times a large matrix product after the measured steps, is \
 in neither.

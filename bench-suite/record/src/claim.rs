@@ -16,7 +16,7 @@ use crate::Workload;
 pub struct Claim<C = CellChoice> {
     /// The claim in words: "AMP saves 30–50 % of peak memory".
     pub statement: String,
-    /// Who said so, as a reader can find it.
+    /// The source, as a reader can find it.
     pub source: String,
     /// The metric it is about, by its name in records: `peak_allocated_bytes`.
     pub metric: String,

@@ -134,10 +134,10 @@ impl Choice {
                 "Pyxis is here (`srun --container-image`): `engine: pyxis` in the profile of Slurm"
                     .to_owned()
             } else {
-                "no pyxis: no `srun` here that knows --container-image".to_owned()
+                "no pyxis: no `srun` here that has --container-image".to_owned()
             });
             let message = format!(
-                "nothing here isolates runs:\n  {}\ninstall or load one of them, or say what runs \
+                "nothing here isolates runs:\n  {}\ninstall or load one of them, or name what runs \
                  blocks: `engine: process` in the profile, or --engine nodes:process",
                 notes.join("\n  ")
             );

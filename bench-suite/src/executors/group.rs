@@ -275,7 +275,7 @@ fn explain(ended: Ended, kills_before: OomKills) -> End {
     let signal = status.signal();
     let is_killed = signal == Some(Signal::KILL.as_raw()) || status.code() == Some(KILLED_BELOW);
     if is_killed && kills_before.have_risen() {
-        let message = "ended by the kernel for want of host memory while it ran; \
+        let message = "ended by the kernel for lack of host memory while it ran; \
                        take a smaller batch, or give the machine more";
         return End::ended(Reason::HostOutOfMemory, message);
     }

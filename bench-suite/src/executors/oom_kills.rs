@@ -1,6 +1,6 @@
-//! Whether the kernel ended processes for want of memory.
+//! Whether the kernel ended processes for lack of memory.
 
-/// The kernel's counter of processes that it ended for want of memory, of containers and of the
+/// The kernel's counter of processes that it ended for lack of memory, of containers and of the
 /// whole machine, as it stood at some moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OomKills(Option<i64>);

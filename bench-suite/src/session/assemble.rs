@@ -290,7 +290,7 @@ fn other_libtorch(session: &Session, image: &str, results: &RankResults) -> Opti
     let told = &results.started.as_ref()?.libtorch_version;
     (release(taken)? != release(told)?).then(|| {
         format!(
-            "the image {image} is said to hold libtorch {taken}, and its workload is of libtorch \
+            "the image {image} is declared to hold libtorch {taken}, and its workload is of libtorch \
              {told}; build the image anew, or take the one that was meant"
         )
     })

@@ -35,13 +35,13 @@ pub(super) struct SuiteFile {
     pub(super) description: String,
     /// The question that the suite answers, for the head of its report.
     pub(super) question: Option<String>,
-    /// The metrics that answer it, the first one first; those that a gate looks at unless said
-    /// otherwise.
+    /// The metrics that answer it, the first one first; those that a gate looks at by
+    /// default.
     #[serde(default)]
     pub(super) answered_by: Vec<String>,
     /// Of a question whether something is so, what makes the answer yes.
     pub(super) yes_when: Option<YesWhen>,
-    /// What holds for every scenario that does not say otherwise.
+    /// Defaults for every scenario.
     #[serde(default)]
     pub(super) defaults: Defaults,
     /// What to measure.
@@ -56,7 +56,7 @@ pub(super) struct SuiteFile {
     pub(super) claims: Vec<Claim<CellFile>>,
 }
 
-/// What holds for every scenario that does not say otherwise.
+/// Defaults for every scenario.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Defaults {
@@ -67,7 +67,7 @@ pub(super) struct Defaults {
     pub(super) steps: Steps,
     /// Seed of parameters, data and dropout.
     pub(super) seed: u64,
-    /// Threads for work on the CPU; as many as the run may use unless said otherwise.
+    /// Threads for work on the CPU; as many as the run may use by default.
     #[schemars(range(min = 1, max = 4096))]
     pub(super) threads: Option<u32>,
     /// What a run may use.
@@ -103,11 +103,11 @@ pub(super) struct ScenarioFile {
     pub(super) description: Option<String>,
     /// The model of the built-in workload; this, or a program.
     pub(super) model: Option<Model>,
-    /// The model's task; training unless said otherwise.
+    /// The model's task; training by default.
     pub(super) task: Option<Task>,
     /// A program of your own, in place of a model.
     pub(super) program: Option<ProgramFile>,
-    /// Where it can run; `[cpu, cuda]` unless said otherwise. On other devices it is left out.
+    /// Where it can run; `[cpu, cuda]` by default. On other devices it is left out.
     #[serde(default = "everywhere")]
     #[schemars(length(min = 1))]
     pub(super) devices: Vec<DeviceKind>,
@@ -125,7 +125,7 @@ pub(super) struct ScenarioFile {
     pub(super) expect: Expect,
     /// How many steps a run takes.
     pub(super) steps: Option<Steps>,
-    /// Processes of a run, each on a GPU of its own; 1 unless said otherwise. Several counts are an
+    /// Processes of a run, each on a GPU of its own; 1 by default. Several counts are an
     /// axis, of which those that a machine has no GPUs for are left out.
     #[serde(default)]
     pub(super) ranks: RanksFile,

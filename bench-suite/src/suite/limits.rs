@@ -12,7 +12,7 @@ use strict_yaml::{Spot, YamlError};
 use super::units::{Bytes, Time};
 
 /// Declares every limit once: its key in a suite and the form there, what a run holds of it and what
-/// it is unless said otherwise; `in container` where nothing but a container applies it; its value in a
+/// it is by default; `in container` where nothing but a container applies it; its value in a
 /// run's method, where metrics depend on it.
 macro_rules! limits {
     ($($(#[doc = $about:literal])+ $(#[schemars($($form:tt)*)])?
@@ -58,7 +58,7 @@ macro_rules! limits {
             }
         }
 
-        /// `limits:` as it stands in a file; keys that are missing are taken from the defaults.
+        /// `limits:` as written in a file; keys that are missing are taken from the defaults.
         #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, default)]
         pub(super) struct LimitsFile {
@@ -90,11 +90,11 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Wall time of the whole run; 10min unless said otherwise.
+    /// Wall time of the whole run; 10min by default.
     time: Time => time: Duration = Duration::from_mins(10);
-    /// Longest silence of the workload before the run counts as hanging; not watched unless said.
+    /// Longest silence of the workload before the run counts as hanging; not watched by default.
     silence: Time => silence: Option<Duration> = None;
-    /// Host memory; containers only, 90 % of the machine's unless said otherwise.
+    /// Host memory; containers only, 90 % of the machine's by default.
     memory: Bytes => memory_bytes: Option<u64> = None, in container, method(bytes) bytes.map(size);
     /// Memory of the GPU that the process may hold, context and libraries included; on a GPU only.
     gpu_memory: Bytes => gpu_memory_bytes: Option<u64> = None, method(bytes) bytes.map(exact);
@@ -108,20 +108,20 @@ limits! {
     /// CPUs by number, such as `0-3,8`; containers only.
     #[schemars(regex(pattern = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"))]
     cpuset: String => cpuset: Option<String> = None, in container, method(cpuset) cpuset.clone();
-    /// Size of `/dev/shm`; containers only, unless said otherwise 1 GiB for several ranks and the
+    /// Size of `/dev/shm`; containers only, by default 1 GiB for several ranks and the
     /// engine's 64 MiB for one.
     shm: Bytes => shm_bytes: Option<u64> = None, in container, method(bytes) bytes.map(size);
-    /// Whose shared memory it sees; containers only, `private` unless said otherwise.
+    /// Whose shared memory it sees; containers only, `private` by default.
     ipc: Ipc => ipc: Ipc = Ipc::Private, in container, method(ipc) Some(ipc.word().to_owned());
-    /// Processes and threads; containers only, 8192 a rank unless said otherwise.
+    /// Processes and threads; containers only, 8192 a rank by default.
     #[schemars(range(min = 1))]
     pids: u32 => pids: Option<u32> = None, in container, method(pids) pids.map(|of| of.to_string());
-    /// Size of the memory file system on `/tmp`; containers only, 1GiB unless said otherwise.
+    /// Size of the memory file system on `/tmp`; containers only, 1GiB by default.
     tmp: Bytes => tmp_bytes: u64 = 1 << 30;
-    /// What the run may write to its results file, or it is ended (`flooded`); 64MiB unless said
-    /// otherwise.
+    /// What the run may write to its results file, or it is ended (`flooded`); 64MiB by
+    /// default.
     results: Bytes => results_bytes: u64 = 64 << 20;
-    /// What the run may write to its log, or it is ended (`flooded`); 16MiB unless said otherwise.
+    /// What the run may write to its log, or it is ended (`flooded`); 16MiB by default.
     log: Bytes => log_bytes: u64 = 16 << 20;
 }
 

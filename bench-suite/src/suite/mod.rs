@@ -82,7 +82,7 @@ pub struct Suite {
     pub description: String,
     /// What it asks, where it says so.
     pub question: Option<SuiteQuestion>,
-    /// How many blocks, unless the user says otherwise.
+    /// How many blocks, by default.
     pub blocks: u32,
     /// The scenarios, in the file's order.
     pub scenarios: Vec<Scenario>,

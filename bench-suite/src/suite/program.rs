@@ -165,11 +165,11 @@ pub fn is_variable(name: &str) -> bool {
     starts_well && name.chars().all(is_fit)
 }
 
-/// `program:` as it stands in a file.
+/// `program:` as written in a file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramFile {
-    /// The command with its arguments; `{axis}` stands for the value of an axis.
+    /// The command with its arguments; `{axis}` is replaced by the value of an axis.
     #[schemars(length(min = 1))]
     pub command: Vec<String>,
     /// Variables, over those of the image; `{axis}` as in the command.
@@ -182,34 +182,34 @@ pub struct ProgramFile {
     /// gets a copy of its own to write to. A source is relative to the suite.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<String>,
-    /// The folder that it starts in; the image's own unless said otherwise.
+    /// The folder that it starts in; the image's own by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
-    /// The user, `NAME` or `UID:GID`; the image's own unless said otherwise.
+    /// The user, `NAME` or `UID:GID`; the image's own by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// What it has of a network; `none` unless said otherwise.
+    /// What it has of a network; `none` by default.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub network: Network,
     /// Whether it may write to the container's root file system, which goes with the run; false
-    /// unless said otherwise: then `/tmp` alone is there to write to.
+    /// by default: then `/tmp` alone is there to write to.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub writable: bool,
     /// Whether the hook that reads steps and memory of a Python program is put on `PYTHONPATH`;
-    /// true unless said otherwise.
+    /// true by default.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub hook: bool,
-    /// Samples of one step of one process, for the throughput, where the program does not say: a
+    /// Samples of one step of one process, for the throughput, where the program does not report it: a
     /// number, or `{axis}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_per_step: Option<Samples>,
     /// When a run is over: `measured`, after its measured steps, or `exit`, when the program ends;
-    /// `measured` unless said otherwise.
+    /// `measured` by default.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub until: Until,
     /// Who starts the ranks of a run of several: `torchgauge`, the command once for each, or the
-    /// `command` itself; the command where that is torchrun or a launcher like it, unless said
-    /// otherwise.
+    /// `command` itself; the command where that is torchrun or a launcher like it, by
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<Launcher>,
 }

@@ -16,7 +16,7 @@ use super::{
 /// The axis that a list of counts is, and the place of the count in a program's command.
 pub const RANKS_AXIS: &str = "ranks";
 
-/// `ranks:` as it stands in a file.
+/// `ranks:` as written in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RanksFile {
     counts: Vec<u32>,

@@ -9,7 +9,7 @@ use strict_yaml::{Spot, YamlError};
 
 use super::axes::schema_of;
 
-/// Metric to noise threshold, as it stands in a file.
+/// Metric to noise threshold, as written in a file.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(transparent)]
 pub(super) struct ThresholdsFile(BTreeMap<String, f64>);
@@ -48,7 +48,7 @@ schema_of!(ThresholdsFile as "Thresholds", _ => {
             "type": "number",
             "minimum": 0,
             "exclusiveMaximum": 1,
-            "description": format!("{}; {} unless said otherwise", metric.label, metric.threshold),
+            "description": format!("{}; {} by default", metric.label, metric.threshold),
         });
         (metric.name, threshold)
     });

@@ -15,29 +15,29 @@ const MOST_REPEATS: u32 = 100;
 /// A run on the CPU has the same CPUs as whatever else runs.
 const BUSY_PERCENT_ON_CPU: f64 = 25.0;
 
-/// `validity:` as it stands in a file; keys that are missing are taken from the defaults.
+/// `validity:` as written in a file; keys that are missing are taken from the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ValidityFile {
-    /// Longest wait for an idle machine before a run, such as `5min`; `0s`: none. 2min unless said.
+    /// Longest wait for an idle machine before a run, such as `5min`; `0s`: none. 2min by default.
     pub(super) wait: Option<Wait>,
-    /// How often a contaminated run is repeated; 2 unless said otherwise.
+    /// How often a contaminated run is repeated; 2 by default.
     #[schemars(range(max = 100))]
     pub(super) repeats: Option<u32>,
-    /// Before a run: most that the GPU may be at work; 10 unless said otherwise.
+    /// Before a run: most that the GPU may be at work; 10 by default.
     pub(super) gpu_utilization_percent: Option<Limit>,
-    /// Before a run: how warm the GPU may be; 75 unless said otherwise.
+    /// Before a run: how warm the GPU may be; 75 by default.
     pub(super) gpu_temperature_celsius: Option<Limit>,
-    /// Before and during a run: how many processes of others may use the GPU; 0 unless said.
+    /// Before and during a run: how many processes of others may use the GPU; 0 by default.
     pub(super) gpu_processes: Option<u32>,
-    /// During a run: most of the samples in which heat or a fault held the GPU back; 5 unless said.
+    /// During a run: most of the samples in which heat or a fault held the GPU back; 5 by default.
     pub(super) throttled_percent: Option<Limit>,
-    /// During a run: most of the samples in which the power cap held the GPU back; `any` unless said.
+    /// During a run: most of the samples in which the power cap held the GPU back; `any` by default.
     pub(super) power_cap_percent: Option<Limit>,
     /// Before and during a run: most that others may use of all CPUs; on the CPU 25, on a GPU `any`
-    /// unless said otherwise.
+    /// by default.
     pub(super) host_busy_percent: Option<Limit>,
-    /// During a run: most of the time in which the host waited for memory; 10 unless said otherwise.
+    /// During a run: most of the time in which the host waited for memory; 10 by default.
     pub(super) memory_stall_percent: Option<Limit>,
 }
 

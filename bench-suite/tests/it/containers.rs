@@ -217,7 +217,7 @@ async fn memory_s_end_is_told_apart_from_a_child_s() {
     let record = check("oom-child", "{memory: 64MiB}", "ok", "").await;
     let mut warnings = record.warnings.iter();
     let is_told =
-        warnings.any(|one| one.starts_with("a child process was ended for want of memory"));
+        warnings.any(|one| one.starts_with("a child process was ended for lack of memory"));
     let engine = Engine::connect(&Endpoint::Auto).await.unwrap();
     // Podman 4.3 tells of no child's end; its containers' own is known by the signal.
     assert_eq!(

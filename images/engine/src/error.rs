@@ -155,7 +155,7 @@ impl Cause {
                  service`), start it again and repeat"
             }
             Self::TimedOut => {
-                "the engine hangs or the disk is very slow: look at its log (`journalctl -u \
+                "the engine hangs or the disk is very slow: check its log (`journalctl -u \
                  docker`) and repeat"
             }
             Self::Unreadable(_) => {

@@ -136,7 +136,7 @@ impl Container {
         let docker = self.engine.docker();
         let found = docker.get_container_archive_info(&self.id, Some(options));
         let found = Cause::absent(found.await)
-            .map_err(|cause| self.failed("look for a file in container", cause))?;
+            .map_err(|cause| self.failed("find a file in container", cause))?;
         Ok(found.map(|found| PathFacts {
             size_bytes: unsigned(found.size),
             // Podman gives every path the target that it has itself.

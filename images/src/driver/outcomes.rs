@@ -48,7 +48,7 @@ pub(super) fn compatible(driver: &Version, compat: &Compat) -> DriverCheck {
         is_first,
     } = compat;
     let (starts, found) = if !is_first {
-        let found = format!("{version} in {from}, where the loader does not look by itself");
+        let found = format!("{version} in {from}, where the loader does not search by default");
         (true, found)
     } else if driver == version {
         (

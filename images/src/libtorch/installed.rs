@@ -59,7 +59,7 @@ pub(crate) fn installed(
     if !torch.join("lib").is_dir() {
         return Err(Error::Input(format!(
             "no installed PyTorch in {}: torch/lib is missing; name the site-packages folder that \
-             holds `torch` (`python3 -m pip show torch` says where it lies)",
+             holds `torch` (`python3 -m pip show torch` shows where)",
             packages.display()
         )));
     }

@@ -51,6 +51,9 @@ const ALWAYS: [&str; 4] = [
 const INSTALL_PYTHON: &str =
     "install Python 3.9 or newer with pip (Debian and Ubuntu: `apt-get install python3-pip`)";
 
+/// What pip says where its index does not have it.
+const NO_MATCH: &str = "No matching distribution found";
+
 const OTHER_CONTENT: &str = "nothing of it was kept: check the package index that pip is set to, \
                              or lock the image anew";
 
@@ -121,21 +124,21 @@ impl Pip {
     /// Nothing is installed, and only metadata is fetched: from an index that does not offer it
     /// apart, by ranges of the wheels (`fast-deps`), which would be 3 GB otherwise.
     pub(crate) fn resolve(&self, requirements: &[String], cache: &Cache) -> Result<Vec<Wheel>> {
-        let (found, is_final) = self.resolved(requirements, &["--use-feature=fast-deps"], cache)?;
-        match found {
+        match self.resolved(requirements, &["--use-feature=fast-deps"], cache) {
             // An index may know neither ranges nor hashes, and then pip reads whole wheels.
-            Err(_) if !is_final => self.resolved(requirements, &[], cache)?.0,
+            Err(error) if !error.to_string().contains(NO_MATCH) => {
+                self.resolved(requirements, &[], cache)
+            }
             found => found,
         }
     }
 
-    /// What pip answers, and whether it is all that there is to know.
     fn resolved(
         &self,
         requirements: &[String],
         more: &[&str],
         cache: &Cache,
-    ) -> Result<(Result<Vec<Wheel>>, bool)> {
+    ) -> Result<Vec<Wheel>> {
         let scratch = cache.scratch()?;
         let report = scratch.path().join("report.json");
         let mut command = self.command("install");
@@ -154,16 +157,13 @@ impl Pip {
             .args(requirements);
         let outcome = program::run(&mut command, "resolve wheels", INSTALL_PYTHON, |_| true)?;
         if !outcome.status.success() {
-            let is_final = outcome.tail.contains("No matching distribution found");
-            let error = explain(&command, outcome, &requirements.join(", "));
-            return Ok((Err(error), is_final));
+            return Err(explain(&command, outcome, &requirements.join(", ")));
         }
         let json = fs::read(&report).map_err(at(&report))?;
-        let found = read_report(&json).map_err(|cause| {
+        read_report(&json).map_err(|cause| {
             let cause = format!("pip's report cannot be read: {cause}");
             not_offered(&requirements.join(", "), &cause)
-        });
-        Ok((found, false))
+        })
     }
 
     /// Fetches one locked wheel into the cache, unless it is there already, and returns its path.
@@ -258,7 +258,7 @@ pub(super) fn not_offered(what: &str, output: &str) -> Error {
 }
 
 fn explain(command: &Command, outcome: program::Outcome, what: &str) -> Error {
-    if outcome.tail.contains("No matching distribution found") {
+    if outcome.tail.contains(NO_MATCH) {
         return not_offered(what, &outcome.tail);
     }
     let next = if outcome.tail.contains("No space left on device") {

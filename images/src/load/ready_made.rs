@@ -169,8 +169,8 @@ impl Told {
         let label = |name: &str| {
             labels.get(name).ok_or_else(|| {
                 format!(
-                    "it has no label `{name}`, so it is no image of Torchgauge's, or one of before \
-                    images told what they are; {build}"
+                    "it has no label `{name}`: it is not an image of Torchgauge, or older than \
+                    these labels; {build}"
                 )
             })
         };
@@ -214,7 +214,7 @@ fn check_protocol(told: &str) -> Result<(), String> {
     let (oldest, newest) = (PROTOCOLS.start(), PROTOCOLS.end());
     if version < *oldest {
         return Err(format!(
-            "its workload speaks version {version} of the protocol, older than {oldest}, the oldest \
+            "its workload has version {version} of the protocol, older than {oldest}, the oldest \
              that runs here; build it anew (`{} images build`), or run it with the \
              Torchgauge that it was made with",
             protocol::program()
@@ -222,7 +222,7 @@ fn check_protocol(told: &str) -> Result<(), String> {
     }
     if version > *newest {
         return Err(format!(
-            "its workload speaks version {version} of the protocol, newer than {newest}, the newest \
+            "its workload has version {version} of the protocol, newer than {newest}, the newest \
              that runs here; use the Torchgauge that it was made with, or a newer one"
         ));
     }
@@ -245,7 +245,7 @@ impl Told {
         };
         if scenario != self.scenario {
             return Ok(Some(format!(
-                "its workload is another than its label `{LABEL_SCENARIO}` says: {scenario}, not {}; \
+                "its workload is another than its label `{LABEL_SCENARIO}` names: {scenario}, not {}; \
                  {CHANGED}",
                 self.scenario
             )));
@@ -262,7 +262,7 @@ impl Told {
             return Ok(Some(format!(
                 "it changes what runs measure by {}, which its label `{LABEL_ALLOW}` does not have; \
                  where that is meant, build it anew (`{} images build`) from a spec that sets or allows it, \
-                 which older images do not tell",
+                 which older images do not report",
                 changing.join(", "),
                 protocol::program()
             )));
@@ -284,7 +284,7 @@ impl Told {
                 Some(_) => continue,
             };
             return Ok(Some(format!(
-                "its PyTorch is another than its label `{LABEL_PARTS}` says: in the folders of \
+                "its PyTorch is another than its label `{LABEL_PARTS}` lists: in the folders of \
                  LD_LIBRARY_PATH, {name} {problem}; {CHANGED}"
             )));
         }

@@ -40,7 +40,7 @@ impl Patience {
                 return answer;
             }
             if !moves() {
-                let words = format!("it took and said nothing for {:?}", self.silence);
+                let words = format!("no data was taken or sent for {:?}", self.silence);
                 return Err(io::Error::new(io::ErrorKind::TimedOut, words).into());
             }
         }
@@ -126,7 +126,7 @@ pub(super) fn advice(error: &OciDistributionError) -> &'static str {
             "put its authority's certificate into /etc/docker/certs.d/REGISTRY/ca.crt, or name it in \
              SSL_CERT_FILE"
         }
-        _ if says(&all, NO_TLS) => "where it speaks without TLS, say so with --plain-http",
+        _ if says(&all, NO_TLS) => "where it has no TLS, pass --plain-http",
         (_, OciDistributionError::DigestError(_)) => CHANGES,
         (_, OciDistributionError::RequestError(error)) if error.is_connect() => {
             "check its address, and that it can be reached from here"

@@ -220,7 +220,7 @@ async fn a_dead_line_is_given_up_on() {
             .expect("it is given up on");
         let error = sent.unwrap_err().to_string();
         let to = format!("localhost:{}/team/images", dead.port);
-        for words in [&to, "it took and said nothing for 500ms", "push again"] {
+        for words in [&to, "no data was taken or sent for 500ms", "push again"] {
             assert!(error.contains(words), "{error}");
         }
         assert_eq!((dead.asked(method), notes.len()), (3, 2), "{notes:?}");

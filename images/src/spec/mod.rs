@@ -88,7 +88,7 @@ pub enum LibtorchSpec {
         #[serde(rename = "installed", serialize_with = "or_auto")]
         #[schemars(with = "String")]
         folder: Option<PathBuf>,
-        /// With or without CUDA; with it unless said otherwise.
+        /// With or without CUDA; with it by default.
         #[schemars(with = "Option<Flavour>")]
         flavour: Flavour,
     },
@@ -99,7 +99,7 @@ pub enum LibtorchSpec {
         #[serde(rename = "inside", serialize_with = "or_auto")]
         #[schemars(with = "String")]
         folder: Option<String>,
-        /// With or without CUDA; with it unless said otherwise.
+        /// With or without CUDA; with it by default.
         #[schemars(with = "Option<Flavour>")]
         flavour: Flavour,
     },

@@ -318,21 +318,22 @@ fn image_changes(verdicts: &Verdicts) -> Vec<TableRow> {
 fn method(verdicts: &Verdicts) -> String {
     let looks = (verdicts.looks > 0).then(|| {
         format!(
-            " The session looked at its metrics {} to know when to stop; intervals are wider to \
+            " The session was judged {} to decide when to stop; intervals are wider to \
              account for it.",
             plural(verdicts.looks, "time", "times")
         )
     });
     format!(
-        "Runs are paired by block; the change is the ratio of head to base from which as much speaks \
-         for more as for less, by t and rank tests together, and cells of one metric share what they \
-         know of noise. Its interval is the verdict: improved or regressed where it lies beyond the \
-         noise threshold, unchanged where it lies within; a change that is real and within is \
-         unchanged. Where the medians contradict it, their change stands beside it. More throughput \
-         is better; of time and memory, less. Intervals are so wide that at most 2 % of all verdicts \
-         are wrong on average (false discovery rate after Benjamini and Hochberg, over the gated \
-         metrics that vary from run to run, and over the others by themselves). Memory that is the \
-         same in every run is compared exactly. Detectable: the smallest change that shows in this \
+        "Runs are paired by block; the change is the ratio of head to base at which t and rank \
+         tests together find as much evidence for more as for less, and cells of one metric share \
+         an estimate of noise. Its interval is the verdict: improved or regressed where it lies \
+         beyond the noise threshold, unchanged where it lies within; a change that is real and \
+         within is unchanged. Where the medians contradict it, their change is given beside it. \
+         More throughput is better; of time and memory, less. Intervals are so wide that at most \
+         2 % of all verdicts are wrong on average (false discovery rate after Benjamini and \
+         Hochberg, over the gated metrics that vary from run to run, and over the others by \
+         themselves). Memory that is the same in every run is compared exactly. Detectable: the \
+         smallest change that shows in this \
          many blocks; blocks needed: for one of twice the noise threshold.{}",
         looks.unwrap_or_default()
     )

@@ -50,7 +50,7 @@ impl JsonSchema for CellMetrics {
             .collect();
         json_schema!({
             "description": "The metrics of a cell over its successful runs, by name. One that no \
-                run yielded is missing. docs/metrics.md says what each means; others are declared by a suite.",
+                run yielded is missing. docs/metrics.md defines each; others are declared by a suite.",
             "type": "object",
             "properties": properties,
             "additionalProperties": spread,

@@ -112,11 +112,11 @@ fn of_cells(view: &View) -> Vec<String> {
     let mut found = Vec::new();
     if !few.is_empty() && few.len() == that(&|cell| cell.ok > 0).len() {
         found.push(format!(
-            "No cell has {FEW} or more successful runs: too few to say anything about the spread."
+            "No cell has {FEW} or more successful runs: too few to estimate the spread."
         ));
     } else if !few.is_empty() {
         found.push(format!(
-            "{} fewer than {FEW} successful runs, too few to say anything about the spread: {}.",
+            "{} fewer than {FEW} successful runs, too few to estimate the spread: {}.",
             plural(few.len(), "cell has", "cells have"),
             named(view, &few)
         ));

@@ -17,7 +17,7 @@ use crate::{
 pub(crate) const TITLE: &str = "Batch against memory";
 pub(crate) const ABOUT: &str = "One panel for each combination of the axes. A dot is an attempt that \
     fits, at its peak memory; the diamond is the largest batch that fits. An attempt that was too \
-    large stands on the line of the limit, where it ran out; one that ended otherwise stands at the \
+    large is on the line of the limit, where it ran out; one that ended otherwise is at the \
     bottom.";
 
 /// Combinations of one drawing; the table has the others.

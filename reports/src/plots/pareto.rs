@@ -15,9 +15,10 @@ use crate::{
 pub(super) const PLOT: Plot = Plot {
     id: "pareto",
     title: "Memory against throughput",
-    about: "Upper left is better; axes begin at 0 unless the cells lie close together. A mark stands at the medians, its strokes reach from the least to \
-            the greatest run. A hollow mark is beaten: another cell is shown to be faster and takes \
-            no more, or takes less and is no slower; a difference within the noise threshold beats \
+    about: "Upper left is better; axes begin at 0 unless the cells lie close together. Each \
+            mark is at the medians; its strokes reach from the least to the greatest run. A \
+            hollow mark is beaten: another cell is shown to be faster and takes no more, or \
+            takes less and is no slower; a difference within the noise threshold beats \
             nobody. The numbers are those of the table. Shown for scenarios with at least two \
             measured cells.",
     answers: &[],

@@ -24,12 +24,12 @@ pub(super) const PLOT: Plot = Plot {
     title: "Memory over a run",
     about: "Of each scenario the run that took the most of the GPU, and one of each cell that ran out \
             of memory, as NVML saw it from outside, ten times a second. Upright lines part the \
-            phases, as near as their lengths tell; warm-up is shaded lightly, calibration darker, for \
+            phases, as near as their lengths allow; warm-up is shaded lightly, calibration darker, for \
             no metric counts it. Level lines within the measured steps are the allocator's peaks. Two \
             marks are the process's peaks as the metrics have them: within the measured steps, and of \
             the whole run without calibration, where \
             that is more. Where either is above the line, no sample fell on it. A limit of the \
-            allocator stands above what the process has outside of it, which it does not count.",
+            allocator is drawn above what the process has outside of it, which it does not count.",
     answers: &["peak_allocated_bytes", "process_peak_bytes"],
     is_detail: false,
     draw,

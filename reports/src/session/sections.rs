@@ -85,7 +85,7 @@ pub(crate) fn top(view: &View) -> Vec<Block> {
     let warnings = (!warnings.is_empty()).then(|| Block::Warnings(warnings.clone()));
     let large = view.is_large().then(|| {
         Block::Method(format!(
-            "With {} cells, pictures that look into single runs are left out; report.json has \
+            "With {} cells, pictures of single runs are left out; report.json has \
              every value.",
             view.report.cells.len()
         ))

@@ -111,8 +111,8 @@ const GROUPS: [(Urgency, &str, &str); 5] = [
 ];
 
 const ABOUT: &str = "Dots are results, blue lines are levels. An upright line is the first result \
-    of a new level: red if it regressed, green if it improved, orange if nobody said which way is \
-    better. The pale band is the 95 % interval of the new level, and an orange slope is a drift. A \
+    of a new level: red if it regressed, green if it improved, orange if no direction \
+    is declared. The pale band is the 95 % interval of the new level, and an orange slope is a drift. A \
     range goes from the last good revision to the first bad one. A change at the newest end may \
     still turn out to be an outlier.";
 

@@ -344,7 +344,7 @@ impl fmt::Display for MethodChange {
         });
         let told: Vec<String> = told.collect();
         let told = match &told[..] {
-            [] => "another, with settings that the history does not know".to_owned(),
+            [] => "another, with settings that are not in the history".to_owned(),
             told => told.join(", "),
         };
         let ignoring = MethodDifference::ignoring(&self.differences);

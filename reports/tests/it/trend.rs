@@ -433,6 +433,6 @@ fn a_series_that_begins_with_another_method_says_what_changed() {
         }),
         ..MethodChanges::default()
     };
-    let told = "method: another, with settings that the history does not know; --ignore method";
+    let told = "method: another, with settings that are not in the history; --ignore method";
     assert!(markdown(&[unknown], &[]).contains(told));
 }

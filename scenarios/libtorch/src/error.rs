@@ -33,8 +33,8 @@ pub enum Error {
     /// Ranks could not exchange something.
     #[error(
         "the exchange between ranks failed: {message}; a rank that ended or hangs fails all \
-         others, so look at each rank's own error first; else check that the GPUs see each other \
-         (`nvidia-smi topo -m`), that /dev/shm has room (`limits.shm`), and what NCCL says with \
+         others, so check each rank's own error first; else check that the GPUs see each other \
+         (`nvidia-smi topo -m`), that /dev/shm has room (`limits.shm`), and NCCL's log with \
          NCCL_DEBUG=INFO"
     )]
     Exchange {

@@ -67,8 +67,8 @@ pub struct Steps {
     /// Measured steps; at least 1.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub measured: u32,
-    /// Steps after the measured ones under a profiler, whose kernels the record lists; none unless
-    /// said otherwise.
+    /// Steps after the measured ones under a profiler, whose kernels the record lists; none by
+    /// default.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(max = 100))]
     pub profiled: u32,
@@ -76,10 +76,10 @@ pub struct Steps {
     #[serde(default, skip_serializing_if = "is_false")]
     pub attribution: bool,
     /// When the history of libtorch's allocator goes to a file that `torch.cuda._memory_viz` reads;
-    /// never unless said otherwise. A run that records it is not for speed.
+    /// never by default. A run that records it is not for speed.
     #[serde(default, skip_serializing_if = "Snapshot::is_never")]
     pub snapshot: Snapshot,
-    /// The last so many events of the history are kept, 100,000 unless said otherwise.
+    /// The last so many events of the history are kept, 100,000 by default.
     #[serde(default = "usual_entries", skip_serializing_if = "is_usual")]
     #[schemars(range(min = 1_000, max = 1_000_000))]
     pub snapshot_entries: u32,

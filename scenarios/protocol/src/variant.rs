@@ -70,7 +70,7 @@ axes! {
     /// Samples in one micro-batch; the effective batch is this times `accumulation`. Of the task
     /// allocation the tensors that a step makes.
     batch: Positive { always: true, label: "bs{value}", is_of_allocator: true, rule: batch },
-    /// Tokens in a sequence; the model's usual length unless said otherwise.
+    /// Tokens in a sequence; the model's usual length by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     sequence_length: Option<Positive> {
         label: "seq{value}",
@@ -79,7 +79,7 @@ axes! {
     },
     /// Lengths of sequences, of which each step, of serving each request, draws one out of the
     /// run's seed, in place of
-    /// `sequence_length`; all steps have one length unless said otherwise.
+    /// `sequence_length`; all steps have one length by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "LengthRange")]
     sequence_lengths: Option<LengthRange> {
@@ -88,7 +88,7 @@ axes! {
         rule: sequence_lengths,
     },
     /// Height and width of an image in pixels, or the edges of a volume in voxels; the model's usual
-    /// size unless said otherwise.
+    /// size by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     image_size: Option<Positive> {
         label: "{value}px",
@@ -96,29 +96,29 @@ axes! {
         rule: volume::image_size,
     },
     /// Edges of a patch of a volume in voxels: each training step takes one of every volume, and
-    /// inference slides over the whole volume; volumes are taken whole unless said otherwise.
+    /// inference slides over the whole volume; volumes are taken whole by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     patch_size: Option<Positive> { label: "patch{value}", rule: volume::patch_size },
     /// Processes that make the micro-batches and hand them over through `/dev/shm`, as a data
-    /// loader's workers do; the batches lie on the device from the start unless said otherwise.
+    /// loader's workers do; the batches lie on the device from the start by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     loader_workers: Option<Count<256>> { label: "workers={value}", needs: &[Need::Training] },
-    /// Micro-batches that each of them makes ahead of need, 2 unless said otherwise.
+    /// Micro-batches that each of them makes ahead of need, 2 by default.
     // Requests and answers for all of them fit into a pipe, so that nobody waits for nobody.
     #[serde(skip_serializing_if = "Option::is_none")]
     prefetch_factor: Option<Count<64>> { label: "prefetch={value}", rule: prefetch_factor },
-    /// What the loader's workers make the micro-batches of, `synthetic` unless said otherwise.
+    /// What the loader's workers make the micro-batches of, `synthetic` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Data")]
     data: Option<Data> { label: "{value}", needs: &[Need::Training], rule: data },
-    /// Samples in the folder, 1024 unless said otherwise.
+    /// Samples in the folder, 1024 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     folder_samples: Option<Count<16_384>> {
         label: "samples={value}",
         rule: |asked| of_folder(asked, asked.variant.folder_samples.is_some()),
     },
-    /// Whether the kernel has the folder's files in memory when a worker reads them, `warm` unless
-    /// said otherwise.
+    /// Whether the kernel has the folder's files in memory when a worker reads them, `warm` by
+    /// default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "PageCache")]
     page_cache: Option<PageCache> {
@@ -126,28 +126,28 @@ axes! {
         rule: |asked| of_folder(asked, asked.variant.page_cache.is_some()),
     },
     /// Whether batches of a loader go to the GPU from pinned memory on a stream of their own, while
-    /// it computes; from pageable memory, and on the stream that computes, unless said otherwise.
+    /// it computes; from pageable memory, and on the stream that computes, by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pin_memory: Option<bool> {
         needs: &[Need::Cuda],
         rule: |asked| of_loader(asked, asked.variant.pin_memory.is_some()),
     },
     /// Rank of low-rank adapters, which are trained in place of the model's own weights; all
-    /// weights are trained unless said otherwise.
+    /// weights are trained by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     lora_rank: Option<Count<1024>> { label: "lora{value}", needs: &[Need::Decoder] },
-    /// The projections that have an adapter, `q+v` unless said otherwise.
+    /// The projections that have an adapter, `q+v` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "LoraTargets")]
     lora_targets: Option<LoraTargets> { rule: |asked| {
         of_adapters(asked, asked.variant.lora_targets.is_some())
     } },
-    /// Whether the adapters are added to the weights before serving; they stay apart unless said
-    /// otherwise.
+    /// Whether the adapters are added to the weights before serving; they stay apart by
+    /// default.
     #[serde(skip_serializing_if = "Option::is_none")]
     lora_merged: Option<bool> { rule: lora_merged },
-    /// Tokens that generation, or a decoder that serves, makes after the prompt, 32 unless said
-    /// otherwise.
+    /// Tokens that generation, or a decoder that serves, makes after the prompt, 32 by
+    /// default.
     #[serde(skip_serializing_if = "Option::is_none")]
     new_tokens: Option<Positive> {
         label: "new{value}",
@@ -171,19 +171,19 @@ axes! {
         needs: &[Need::Serving],
         rule: arrival_rate,
     },
-    /// The process that they arrive by, `poisson` unless said otherwise.
+    /// The process that they arrive by, `poisson` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Arrivals")]
     arrivals: Option<Arrivals> { label: "{value}", needs: &[Need::Serving] },
     /// Milliseconds that a request waits at most for others to share its batch; a batch begins as
-    /// soon as the model is free unless said otherwise.
+    /// soon as the model is free by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     longest_wait_ms: Option<Count<60_000>> {
         label: "wait{value}ms",
         needs: &[Need::Serving],
         rule: longest_wait,
     },
-    /// Requests that wait at most, 1024 unless said otherwise; further ones are rejected.
+    /// Requests that wait at most, 1024 by default; further ones are rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     queue_length: Option<Positive> { needs: &[Need::Serving], rule: queue_length },
     /// The latency objective: milliseconds within which a request is to be answered; of a decoder,
@@ -198,10 +198,10 @@ axes! {
         needs: &[Need::Serving, Need::Answers],
         rule: slo_token,
     },
-    /// The tensors that are allocated, `random` unless said otherwise or the scenario has a `trace`.
+    /// The tensors that are allocated, `random` unless the scenario has a `trace`.
     #[serde(skip_serializing_if = "Option::is_none")]
     allocations: Option<Allocations> { label: "{value}", needs: &[Need::Allocation] },
-    /// Sizes of random tensors in MiB, 1-400 unless said otherwise: the logarithm is uniform, and
+    /// Sizes of random tensors in MiB, 1-400 by default: the logarithm is uniform, and
     /// what it gives varies by ± 30 %.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "LengthRange")]
@@ -221,7 +221,7 @@ axes! {
                 && !asked.variant.nccl.is_empty()
                 && asked.task != Task::Collectives, "nothing goes through NCCL here; give parallel, or use the task collectives"),
     },
-    /// How the ranks of a run train one model; each on its own unless said otherwise.
+    /// How the ranks of a run train one model; each on its own by default.
     #[serde(skip_serializing_if = "Parallel::is_none")]
     parallel: Parallel {
         label: "{value}",
@@ -237,10 +237,10 @@ axes! {
                 && (!asked.variant.parallel.is_none() || asked.task == Task::Collectives),
             "NCCL takes one rank a GPU; use placement spread for ranks that exchange something"),
     },
-    /// What ranks do with a message, `all-reduce` unless said otherwise.
+    /// What ranks do with a message, `all-reduce` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     collective: Option<Collective> { label: "{value}", needs: &[Need::Collectives] },
-    /// Bytes of the message; 1 MiB unless said otherwise. Of an all-gather and a reduce-scatter they
+    /// Bytes of the message; 1 MiB by default. Of an all-gather and a reduce-scatter they
     /// are those of all ranks together.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<Count<1_073_741_824>> {
@@ -248,7 +248,7 @@ axes! {
         needs: &[Need::Collectives],
         rule: message,
     },
-    /// Most MiB of tensors that are there at once, 1024 unless said otherwise: others go before one
+    /// Most MiB of tensors that are there at once, 1024 by default: others go before one
     /// that would pass it is made.
     #[serde(skip_serializing_if = "Option::is_none")]
     live_mib: Option<Count<16_777_216>> { label: "live{value}MiB", needs: &[Need::Allocation] },

@@ -93,7 +93,7 @@ impl fmt::Display for How {
             Self::Signalled(signal) => {
                 let hint = match signal {
                     7 => "; a mapped file had no room, most likely in /dev/shm (`limits.shm`)",
-                    9 => "; somebody killed it, or the kernel for want of memory",
+                    9 => "; somebody killed it, or the kernel for lack of memory",
                     _ => "",
                 };
                 write!(f, "ended by signal {signal}{hint}")

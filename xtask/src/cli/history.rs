@@ -45,7 +45,7 @@ pub(crate) fn read(history: &History, filter: &SeriesFilter, printer: &Printer) 
     contents
 }
 
-/// Which series; `*` stands for any run of characters.
+/// Which series; `*` matches any characters.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SeriesArgs {
     /// Of these machines

@@ -41,7 +41,7 @@ pub(crate) struct SourceArgs {
     /// A `scenario` binary that is there already, in place of building one
     #[arg(long, value_name = "FILE", env = "TORCHGAUGE_SCENARIO")]
     pub(crate) scenario_binary: Option<PathBuf>,
-    /// An archive to stand images on, in place of the base in their specs
+    /// An archive to build images on, in place of the base in their specs
     #[arg(long, value_name = "FILE", env = "TORCHGAUGE_BASE")]
     pub(crate) base_archive: Option<PathBuf>,
     /// How large the cache may become: beyond that, what was used longest ago is removed

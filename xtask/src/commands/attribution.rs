@@ -62,7 +62,7 @@ pub(crate) async fn run(args: &AttributionArgs, printer: &Printer) -> Result<()>
     bench::end(totals, "bench", &folder)?;
     if tables.is_empty() {
         return Err(Error::Undecided(format!(
-            "no module was attributed; the notes and logs of {} say why, where it is known",
+            "no module was attributed; the notes and logs of {} have the reason, where it is known",
             folder.path().display()
         )));
     }

@@ -84,7 +84,7 @@ pub(crate) async fn run(args: &FitArgs, printer: &Printer) -> Result<()> {
     if !device.is_cuda() && !target.executor.limits_memory() {
         return Err(Error::Trouble(format!(
             "on the CPU only a container's limit can be the limit, and runs would execute as plain \
-             processes; start Docker or Podman (`{} doctor` says how)",
+             processes; start Docker or Podman (`{} doctor` shows how)",
             protocol::program()
         )));
     }
@@ -139,7 +139,7 @@ fn ended(fit: &Fit) -> Result<()> {
     }
     if found.iter().all(|one| one.largest_batch.is_none()) {
         return Err(Error::Gate(format!(
-            "nothing fits {}: not one sample in a batch, in any combination; the table says how the \
+            "nothing fits {}: not one sample in a batch, in any combination; the table shows how the \
              attempts ended. Give more --memory, or a scenario with a smaller model",
             size(Some(fit.memory_bytes))
         )));

@@ -63,7 +63,7 @@ struct AcceptArgs {
     /// The last day on which it is accepted, such as 2027-01-31, in UTC; default: for good
     #[arg(long, value_name = "DATE")]
     until: Option<jiff::civil::Date>,
-    /// These cells alone, as `ledger show` writes them; `*` stands for any run of characters
+    /// These cells alone, as `ledger show` writes them; `*` matches any characters
     #[arg(long = "cell", value_name = "PATTERN")]
     cells: Vec<String>,
     /// These metrics alone

@@ -76,7 +76,7 @@ pub(crate) fn find_fitting<T>(
     for session in recorded(&named, history, printer)? {
         let Some(folder) = folder_of(&session.session, sessions) else {
             return Err(Error::Input(format!(
-                "the history names the session {}, and its folder is not below {}; say where it lies \
+                "the history names the session {}, and its folder is not below {}; name its parent \
                  with --sessions DIR",
                 session.session,
                 sessions.display()
@@ -91,7 +91,7 @@ pub(crate) fn find_fitting<T>(
     }
     newest.ok_or_else(|| {
         Error::Input(format!(
-            "the history knows no complete session that fits `{text}`; `{} history list --sessions` \
+            "the history has no complete session that matches `{text}`; `{} history list --sessions` \
              names what it has",
             protocol::program()
         ))

@@ -71,11 +71,6 @@ impl Home {
         fs::write(self.path("src/train.py"), text).expect("a script");
         format!("{} {}", python().0, self.path("mounted/train.py").display())
     }
-
-    fn said(&self, name: &str, record: &Record) -> String {
-        let log = record.log.as_ref().expect("a log");
-        fs::read_to_string(self.path(name).join(log)).expect("a log")
-    }
 }
 
 #[test]

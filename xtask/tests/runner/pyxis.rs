@@ -92,11 +92,6 @@ impl Home {
         fs::write(&file, text).expect("a program");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("a program");
     }
-
-    fn said_by(&self, record: &Record) -> String {
-        let log = record.log.as_ref().expect("a log");
-        fs::read_to_string(self.path("s").join(log)).expect("a log")
-    }
 }
 
 /// Each run's attempts, and how the last one ended.
@@ -125,7 +120,7 @@ fn runs_are_steps_in_their_images() {
         let missing = &record.isolation.missing;
         assert!(missing.contains(&"network".to_owned()), "{missing:?}");
         assert!(!missing.contains(&"file system".to_owned()), "{missing:?}");
-        let said = home.said_by(record);
+        let said = home.said("s", record);
         // In the image's folder, with nothing of the job's; `/own` is its own.
         assert!(said.starts_with("/tmp /opt None []\n[]\n"), "{said}");
         let wrote: Vec<&str> = said
@@ -262,7 +257,7 @@ fn what_pyxis_cannot_do_is_named() {
     home.stand_in(false);
     let text = home.resume_on_slurm("s").ends_with(3);
     assert!(
-        text.contains("`srun` on its node knows no --container-image"),
+        text.contains("`srun` on its node has no --container-image"),
         "{text}"
     );
     assert_eq!(home.queue("s"), "");

@@ -123,6 +123,12 @@ impl Home {
         read(&self.path(name))
     }
 
+    /// What a run of this session printed.
+    pub(crate) fn said(&self, name: &str, record: &Record) -> String {
+        let log = record.log.as_ref().expect("a log");
+        fs::read_to_string(self.path(name).join(log)).expect("a log")
+    }
+
     /// Files in the folder of locks.
     pub(crate) fn locks(&self) -> usize {
         fs::read_dir(self.path("locks"))

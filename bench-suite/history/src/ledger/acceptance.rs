@@ -55,7 +55,7 @@ impl Entry {
         for (field, text) in [("by", &acceptance.by), ("why", &acceptance.why)] {
             if text.trim().is_empty() {
                 return refused(format!(
-                    "{}: the acceptance's `{field}` is empty; say who accepts, and why",
+                    "{}: the acceptance's `{field}` is empty; name who accepts, and why",
                     self.id
                 ));
             }

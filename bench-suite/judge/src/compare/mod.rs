@@ -162,7 +162,7 @@ fn check_values(blocks: &[Block]) -> Result<(), CompareError> {
             let expected = if !value.is_finite() {
                 "a finite number; leave the value out if the run did not yield the metric"
             } else if value < 0.0 {
-                "at least 0; a ratio says nothing about a metric that can be negative"
+                "at least 0; a ratio has no meaning for a metric that can be negative"
             } else {
                 continue;
             };

@@ -36,14 +36,14 @@ impl Container {
         let is_killed = exit.signal == Some(SIGKILL);
         match exit.oom {
             Oom::Container => {
-                let message = format!("ended for want of memory: {limit}; raise `limits.memory`");
+                let message = format!("ended for lack of memory: {limit}; raise `limits.memory`");
                 return End::ended(Reason::HostOutOfMemory, message);
             }
             // The kernel counts whom it ends for memory. An engine that cannot know does not say, and
             // a busy one may miss it.
             Oom::Unknown | Oom::No if kernel_killed && is_killed && exit.ended_by.is_none() => {
                 let message = format!(
-                    "ended by the kernel for want of memory while it ran: {limit}; raise \
+                    "ended by the kernel for lack of memory while it ran: {limit}; raise \
                      `limits.memory`"
                 );
                 return End::ended(Reason::HostOutOfMemory, message);
@@ -55,17 +55,17 @@ impl Container {
                     |seen| format!("at most {:.0} bytes were seen", seen.maximum),
                 );
                 execution.record.notes.push(format!(
-                    "nobody tells who sent the SIGKILL; it may have been for memory: {limit}, \
+                    "the sender of the SIGKILL is not known; it may have been for memory: {limit}, \
                      {seen}"
                 ));
             }
             Oom::Child if order.ranks() > 1 && exit.code != Some(0) => {
                 let message =
-                    format!("a rank was ended for want of memory: {limit}; raise `limits.memory`");
+                    format!("a rank was ended for lack of memory: {limit}; raise `limits.memory`");
                 return End::ended(Reason::HostOutOfMemory, message);
             }
             Oom::Child => {
-                let warning = format!("a child process was ended for want of memory: {limit}");
+                let warning = format!("a child process was ended for lack of memory: {limit}");
                 execution.record.warnings.push(warning);
             }
             Oom::No => {}
@@ -82,7 +82,7 @@ impl Container {
             (None, Some(code)) => End::Exited(code),
             (None, None) => End::ended(
                 Reason::Engine,
-                "the engine does not know how the container ended",
+                "the engine has no exit status of the container",
             ),
         }
     }

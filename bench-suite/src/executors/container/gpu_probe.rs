@@ -96,7 +96,7 @@ async fn attempt(
     match ran.outcome {
         // A step that was done on the CPU is none on the GPU.
         Outcome::Ok if ran.started.is_none_or(|started| started.cuda.is_none()) => Err(
-            "the engine took the request, and the container told of no GPU: a step of a small \
+            "the engine took the request, and the container reported no GPU: a step of a small \
              model ran on the CPU"
                 .to_owned(),
         ),

@@ -205,7 +205,7 @@ impl Cluster {
                     let next = if node.is_empty() {
                         "correct `gpus`, `resources`, `node_selector` or `tolerations`, or raise `start_within`"
                     } else {
-                        "`kubectl describe` says what the node waits for; raise `start_within` for images that take longer"
+                        "`kubectl describe` shows what the node waits for; raise `start_within` for images that take longer"
                     };
                     let limit = limit.as_secs();
                     return Some((node, Some(format!("{words}: not within {limit} s; {next}"))));

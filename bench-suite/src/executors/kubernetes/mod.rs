@@ -37,7 +37,7 @@ use super::{
     Executor, ExecutorError, Finding, Registration,
     nodes::{self, CLEAN_UP, Nodes, PAUSES, SILENCE, Scheduler, inside},
 };
-use crate::{session::Part, suite::Program};
+use crate::session::Part;
 use block::{Block, job_of};
 use profile::Profile;
 use state::{refused, unavailable};
@@ -358,8 +358,8 @@ impl Scheduler for Cluster {
         })
     }
 
-    fn takes(&self, program: &Program) -> Result<(), String> {
-        inside::takes(program, "a Pod")
+    fn container(&self) -> Option<&str> {
+        Some("a Pod")
     }
 
     fn by_hand(&self, _: &Path) -> Option<String> {

@@ -131,7 +131,7 @@ fn held_up(container: &ContainerStatus, pod: &Pod) -> Option<State> {
         ))),
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
             Some(State::Ended(format!(
-                "cannot start {} of {}: {said}; `kubectl describe pod {}` says more",
+                "cannot start {} of {}: {said}; `kubectl describe pod {}` has details",
                 container.name,
                 container.image,
                 pod.metadata.name.as_deref().unwrap_or_default()

@@ -80,10 +80,9 @@ pub trait Scheduler: Send + Sync {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<(), ExecutorError>>;
 
-    /// Why no processes on its nodes run this program, with the next step; unless it says otherwise,
-    /// they run none.
-    fn takes(&self, _: &Program) -> Result<(), String> {
-        takes_none("as plain processes on nodes")
+    /// What processes on its nodes are in, such as `a Pod`: there they run programs, too.
+    fn container(&self) -> Option<&str> {
+        None
     }
 
     /// What runs parts on its nodes, where this is the engine there.
@@ -165,10 +164,13 @@ impl Executor for Nodes {
 
     /// Of other engines than processes, the nodes say.
     fn takes(&self, program: &Program) -> Result<(), String> {
-        if self.engine == super::process::REGISTRATION.word {
-            return self.scheduler.takes(program);
+        if self.engine != super::process::REGISTRATION.word {
+            return program.check_files();
         }
-        program.check_files()
+        match self.scheduler.container() {
+            Some(container) => inside::takes(program, container),
+            None => takes_none("as plain processes on nodes"),
+        }
     }
 
     fn most_ranks(&self, _: Device) -> u32 {

@@ -180,13 +180,21 @@ impl Executor for Process {
 
 /// What of an order is not done without a container, or by one that something else made.
 fn unapplied(order: &Order) -> Vec<String> {
-    let is_step = inside() == Some(Inside::Step);
-    let (by, runs_as) = match inside() {
-        None | Some(Inside::Pod) => (
-            inside().map_or("without a container", |_| "in a Pod"),
+    let (by, runs_as, network, has_writable) = match inside() {
+        // Programs, which all but the first are about, are not run there.
+        None => ("without a container", "", "", false),
+        Some(Inside::Pod) => (
+            "in a Pod",
             "a Pod runs everything as one user, 65532",
+            "the Pod's, which a NetworkPolicy closes",
+            false,
         ),
-        Some(Inside::Step) => ("by Pyxis", "Pyxis runs everything as who submits"),
+        Some(Inside::Step) => (
+            "by Pyxis",
+            "Pyxis runs everything as who submits",
+            "the node's",
+            true,
+        ),
     };
     let mut warnings = group::unapplied(order, by, &[], runs_as);
     let Some(Program { file, .. }) = order.cell.work.program() else {
@@ -194,14 +202,11 @@ fn unapplied(order: &Order) -> Vec<String> {
     };
     if file.network != Network::Bridge {
         let word = file.network.word();
-        let has = if is_step {
-            "the node's"
-        } else {
-            "the Pod's, which a NetworkPolicy closes"
-        };
-        warnings.push(format!("`network: {word}` not applied: the run has {has}"));
+        warnings.push(format!(
+            "`network: {word}` not applied: the run has {network}"
+        ));
     }
-    if file.writable && !is_step {
+    if file.writable && !has_writable {
         warnings.push("`writable` not applied: a Pod's root is read-only".to_owned());
     }
     warnings

@@ -21,11 +21,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Executor, ExecutorError, Finding, Registration,
-    executor::takes_none,
-    nodes::{self, CLEAN_UP, Nodes, PAUSES, SILENCE, Scheduler, inside},
+    nodes::{self, CLEAN_UP, Nodes, PAUSES, SILENCE, Scheduler},
     process,
 };
-use crate::{session::Part, suite::Program};
+use crate::session::Part;
 use profile::Profile;
 use queue::{NO_PROGRAM, NOT_SHARED, Task, slurm};
 
@@ -57,10 +56,11 @@ async fn open(file: String) -> Result<Box<dyn Executor>, ExecutorError> {
         let message = format!("no Slurm here: {said}; run this where `sbatch` and `squeue` work");
         ExecutorError::Unavailable(message.into())
     })?;
-    let engine = match profile.engine.as_deref() {
-        // As a Pod does, a step runs what is inside of its image.
-        Some(pyxis::WORD) => process::REGISTRATION.word,
-        engine => engine.unwrap_or("auto"),
+    // As a Pod does, a step runs what is inside of its image.
+    let engine = if profile.has_steps() {
+        process::REGISTRATION.word
+    } else {
+        profile.engine()
     };
     let engine = engine.to_owned();
     let gpus = profile.gpus();
@@ -113,22 +113,16 @@ impl Slurm {
         program.unwrap_or_else(|| own().display().to_string())
     }
 
-    fn has_steps(&self) -> bool {
-        self.profile.engine.as_deref() == Some(pyxis::WORD)
-    }
-
     /// What each task runs.
     fn script(&self, parts: &Path) -> String {
         let quoted = |word: String| command_line(&[word]);
         let (parts, program) = (quoted(parts.display().to_string()), quoted(self.program()));
-        let engine = match self.profile.engine.as_deref() {
-            Some("podman") => PODMAN.to_owned(),
-            None | Some("auto") => {
-                format!("if command -v podman >/dev/null; then\n{PODMAN}fi\n")
-            }
-            Some(_) => String::new(),
+        let engine = match self.profile.engine() {
+            "podman" => PODMAN.to_owned(),
+            "auto" => format!("if command -v podman >/dev/null; then\n{PODMAN}fi\n"),
+            _ => String::new(),
         };
-        let run = if self.has_steps() {
+        let run = if self.profile.has_steps() {
             pyxis::script(&program, self.profile.gpus() > 0)
         } else {
             format!("exec {program} node \"$part\"\n")
@@ -146,7 +140,7 @@ impl Slurm {
     /// Submits these parts under this name; gives the job's number.
     async fn submit(&self, name: &str, parts: &[&Part]) -> Result<String, ExecutorError> {
         let folder = parts[0].folder.parent().unwrap_or(Path::new("."));
-        if self.has_steps() {
+        if self.profile.has_steps() {
             parts.iter().try_for_each(|part| pyxis::write_steps(part))?;
         }
         let blocks: Vec<String> = parts.iter().map(|part| part.block.to_string()).collect();
@@ -325,15 +319,12 @@ impl Scheduler for Slurm {
         })
     }
 
-    fn takes(&self, program: &Program) -> Result<(), String> {
-        if self.has_steps() {
-            return inside::takes(program, "a step of Pyxis");
-        }
-        takes_none("as plain processes on nodes")
+    fn container(&self) -> Option<&str> {
+        self.profile.has_steps().then_some("a step of Pyxis")
     }
 
-    fn runs_by<'a>(&'a self, engine: &'a str) -> &'a str {
-        self.profile.engine.as_deref().unwrap_or(engine)
+    fn runs_by<'a>(&'a self, _: &'a str) -> &'a str {
+        self.profile.engine()
     }
 
     fn by_hand(&self, _: &Path) -> Option<String> {

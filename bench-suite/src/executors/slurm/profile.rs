@@ -23,7 +23,7 @@ pub(super) struct Profile {
     #[serde(default)]
     pub(super) extra: Vec<String>,
     /// What nodes run a block with; they look for it themselves unless it is given.
-    pub(super) engine: Option<String>,
+    engine: Option<String>,
     /// This program, as nodes find it.
     pub(super) program: Option<String>,
 }
@@ -41,6 +41,9 @@ fn time<'de, D: Deserializer<'de>>(text: D) -> Result<Option<String>, D::Error> 
         Time::Text(text) => text,
     }))
 }
+
+/// Whose runs are carried out inside of their images, each as a step.
+const PYXIS: &str = "pyxis";
 
 /// What this program sets itself, for it could not find its jobs again otherwise.
 const TAKEN: [&str; 8] = [
@@ -87,6 +90,16 @@ impl Profile {
             }
         }
         Ok(profile)
+    }
+
+    /// What nodes run a block with, in the profile's word.
+    pub(super) fn engine(&self) -> &str {
+        self.engine.as_deref().unwrap_or("auto")
+    }
+
+    /// Whether each run is a step of Slurm's, by Pyxis.
+    pub(super) fn has_steps(&self) -> bool {
+        self.engine() == PYXIS
     }
 
     /// GPUs of a node that it asks for: `gpu:2`, `gpu:h100:2`, `gpu`.

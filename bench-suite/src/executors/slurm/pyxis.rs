@@ -17,8 +17,6 @@ use crate::{
     session::{Due, Part},
 };
 
-/// What profiles call it.
-pub(super) const WORD: &str = "pyxis";
 /// The steps of a part, which its job's script reads.
 const STEPS: &str = "steps.sh";
 /// What the script says before each step.

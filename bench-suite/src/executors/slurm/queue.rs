@@ -214,12 +214,12 @@ impl Ending {
             (_, (NO_PROGRAM, _)) => format!(
                 "the node has no program {program}; name it in the profile as nodes find it, with `program`"
             ),
-            (_, (NO_PYXIS, _)) => "has no Pyxis: `srun` on its node knows no --container-image; give the \
+            (_, (NO_PYXIS, _)) => "has no Pyxis: `srun` on its node has no --container-image; give the \
                  profile another `engine`"
                 .to_owned(),
             (_, (NO_STEP, _)) => pyxis::why(folder),
             (state, (status, signal)) => format!(
-                "ended early ({state}, exit status {status}, signal {signal}); its slurm.log says why"
+                "ended early ({state}, exit status {status}, signal {signal}); its slurm.log has the reason"
             ),
         }
     }
@@ -319,7 +319,7 @@ pub(super) fn refused(said: &str, profile: &str) -> ExecutorError {
         ),
         (
             "partition not available",
-            "this `partition` takes no jobs now (`scontrol show partition` says its state); wait, or \
+            "this `partition` takes no jobs now (`scontrol show partition` shows its state); wait, or \
              take another",
         ),
         (
@@ -356,7 +356,7 @@ pub(super) fn refused(said: &str, profile: &str) -> ExecutorError {
         ),
         (
             "contact slurm controller",
-            "the controller does not answer; `scontrol ping` says more",
+            "the controller does not answer; `scontrol ping` has details",
         ),
     ];
     let lower = said.to_lowercase();
@@ -407,7 +407,7 @@ mod tests {
         for (state, exit, ran, expected) in [
             ("TIMEOUT", (0, 15), 600, "raise `time`"),
             ("FAILED", (3, 0), 485, "raise `time`"),
-            ("FAILED", (3, 0), 200, "slurm.log says why"),
+            ("FAILED", (3, 0), 200, "slurm.log has the reason"),
             ("NODE_FAIL", (0, 0), 1, "node was lost"),
             ("PREEMPTED", (0, 0), 1, "made room"),
             ("CANCELLED", (0, 15), 1, "was cancelled"),

@@ -120,7 +120,7 @@ fn runtime_obstacle(engine: &EngineFacts, host: &GpuHost) -> Option<String> {
     // (moby, daemon/nvidia_linux.go); the runtime of that name comes with it.
     let is_there = host.has_nvidia_hook || engine.runtimes.iter().any(|name| name == "nvidia");
     (!is_there).then(|| {
-        "Docker knows no NVIDIA runtime and nvidia-container-runtime-hook is not in PATH; install \
+        "Docker has no NVIDIA runtime and nvidia-container-runtime-hook is not in PATH; install \
          nvidia-container-toolkit and run `nvidia-ctk runtime configure`"
             .to_owned()
     })

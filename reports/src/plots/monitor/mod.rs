@@ -20,7 +20,7 @@ pub(super) const PLOT: Plot = Plot {
     id: "monitor",
     title: "Monitors",
     about: "The run with the median throughput of each cell, sampled from outside the workload. \
-            Warm-up and measured steps are shaded, as near as the phases' lengths tell. Where many \
+            Warm-up and measured steps are shaded, as near as the phases' lengths allow. Where many \
             samples fall on one place, the least and the greatest are drawn. Panels of one \
             quantity in a scenario share a scale; of very many cells one of each scenario is drawn. Contaminated attempts follow their cell; no \
             metric and no verdict uses them.",

@@ -51,7 +51,7 @@ pub(crate) struct BenchArgs {
     pub(crate) target: TargetArgs,
     #[command(flatten)]
     pub(crate) share: ShareArgs,
-    /// How many times every cell runs, with --until-decided at most; default: what the suite says, and 1000 with --until-decided
+    /// How many times every cell runs, with --until-decided at most; default: the suite's, and 1000 with --until-decided
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) blocks: Option<u32>,
     /// Attribute memory and time of a warm-up step to the modules of the model, for the report; it
@@ -62,7 +62,7 @@ pub(crate) struct BenchArgs {
     #[arg(skip)]
     pub(crate) least_warmup: u32,
     /// Add blocks until every gated metric is decided between the first image and the others (or
-    /// as --by says), or the time budget ends
+    /// by the axis of --by), or the time budget ends
     #[arg(long)]
     pub(crate) until_decided: bool,
     /// How long --until-decided may take, such as `90min` or `2h`; default: 1h

@@ -120,11 +120,11 @@ fn ends(
         return Err(if cells.any(|cell| cell.failures.is_some()) {
             Error::Undecided(format!(
                 "runs of {good} or {bad} fail, and no figure is shown to have regressed; {report} \
-                 says which, and why. Begin anew with ends that run, or with a scenario that does"
+                 lists which, and why. Begin anew with ends that run, or with a scenario that does"
             ))
         } else {
             Error::Gate(format!(
-                "nothing is shown to have regressed from {good} to {bad}; {report} says how sure that \
+                "nothing is shown to have regressed from {good} to {bad}; {report} shows how certain that \
                  is. Begin anew with a suite or a --metric that shows the change, or with more \
                  --time-budget"
             ))

@@ -45,7 +45,7 @@ pub(super) fn answer(search: &Bisection, folder: &Path, printer: &Printer) -> Re
         let between = format::plural(between, "candidate", "candidates");
         return Err(Error::Undecided(format!(
             "{between} between the last good and the first bad one could not be measured; the table \
-             says why"
+             has the reason"
         )));
     }
     if search.size().is_some_and(|size| size.is_bad == Some(false)) {

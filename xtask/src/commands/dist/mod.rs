@@ -100,7 +100,7 @@ pub(crate) fn run(args: &DistArgs, printer: &Printer) -> Result<()> {
     if args.program.is_none() && size.0 > MOST_BYTES {
         return Err(Error::Input(format!(
             "the archive would take {size}, and may take {}; leave something out of the program, or of \
-             what stands beside it",
+             the files beside it",
             ByteSize::b(MOST_BYTES)
         )));
     }

@@ -44,7 +44,7 @@ pub(crate) enum ImagesCommand {
     /// Resolve images anew and write down everything that goes into them
     Lock(LockArgs),
     /// Print as JSON what an image is made of and which engines have it; nothing is built for it. With
-    /// --driver, say from the layers of any image whether it would start there: exit code 1 where not
+    /// --driver, report from the layers of any image whether it would start there: exit code 1 where not
     Inspect {
         /// An image in `images/`, or a file; with --driver, an image of the engine's too, or an archive
         #[arg(value_name = "NAME|FILE")]

@@ -65,7 +65,7 @@ pub(super) fn end(
     let gated = all.iter().filter(|one| one.gated).count();
     if gated == 0 {
         return Err(Error::Input(format!(
-            "none of the {} series found is one that the gate looks at; name what it shall look at \
+            "none of the {} series found is gated; name metrics \
              with --metric, or leave --gate out",
             all.len()
         )));

@@ -63,8 +63,8 @@ pub(crate) struct TrendArgs {
     /// pace, and never for --input
     #[arg(long, value_name = "DAYS", value_parser = days)]
     stale_after: Option<f64>,
-    /// Exit with 1 where a gated metric regressed and the ledger did not know, or where its results
-    /// have stopped coming; with --metric, where any metric named by it did
+    /// Exit with 1 where a gated metric regressed that the ledger does not list yet, or where its
+    /// results have stopped coming; with --metric, where any metric named by it did
     #[arg(long)]
     gate: bool,
     /// The ledger of regressions, such as one that a repository holds; default: the history's own,
