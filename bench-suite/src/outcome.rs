@@ -116,7 +116,7 @@ fn crash(signal: i32, log: Option<&str>) -> String {
         // What maps a file into memory is told so late that the file has no room.
         7 => {
             "; a mapped file had no room, most likely in /dev/shm, whose size is `limits.shm` \
-             (64 MiB by default)"
+             (by default 64 MiB, and 1 GiB for several ranks)"
         }
         9 => {
             "; somebody or something killed it (the kernel's log has an entry where memory ran out)"

@@ -35,8 +35,7 @@ pub(super) struct SuiteFile {
     pub(super) description: String,
     /// The question that the suite answers, for the head of its report.
     pub(super) question: Option<String>,
-    /// The metrics that answer it, the first one first; those that a gate looks at by
-    /// default.
+    /// The metrics that answer it, the first one first; by default those that are gated.
     #[serde(default)]
     pub(super) answered_by: Vec<String>,
     /// Of a question whether something is so, what makes the answer yes.
@@ -67,7 +66,7 @@ pub(super) struct Defaults {
     pub(super) steps: Steps,
     /// Seed of parameters, data and dropout.
     pub(super) seed: u64,
-    /// Threads for work on the CPU; as many as the run may use by default.
+    /// Threads for work on the CPU; by default as many as the run may use.
     #[schemars(range(min = 1, max = 4096))]
     pub(super) threads: Option<u32>,
     /// What a run may use.

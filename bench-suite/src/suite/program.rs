@@ -199,8 +199,8 @@ pub struct ProgramFile {
     /// true by default.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub hook: bool,
-    /// Samples of one step of one process, for the throughput, where the program does not report it: a
-    /// number, or `{axis}`.
+    /// Samples of one step of one process, for the throughput, where the program does not report
+    /// them: a number, or `{axis}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_per_step: Option<Samples>,
     /// When a run is over: `measured`, after its measured steps, or `exit`, when the program ends;
@@ -208,8 +208,7 @@ pub struct ProgramFile {
     #[serde(default, skip_serializing_if = "is_usual")]
     pub until: Until,
     /// Who starts the ranks of a run of several: `torchgauge`, the command once for each, or the
-    /// `command` itself; the command where that is torchrun or a launcher like it, by
-    /// default.
+    /// `command` itself; by default the command where that is torchrun or a launcher like it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<Launcher>,
 }

@@ -263,11 +263,11 @@ async fn a_run_on_the_cpu_is_no_way_to_the_gpu() {
         obstacle.clone()
     };
     let passthrough = obstacle(GpuPath::Passthrough);
-    assert!(passthrough.contains("told of no GPU"), "{passthrough}");
+    assert!(passthrough.contains("reported no GPU"), "{passthrough}");
     // The other ways are not even tried on an engine that cannot serve them.
     for path in [GpuPath::Cdi, GpuPath::NvidiaRuntime] {
         let obstacle = obstacle(path);
-        assert!(!obstacle.contains("told of no GPU"), "{path}: {obstacle}");
+        assert!(!obstacle.contains("reported no GPU"), "{path}: {obstacle}");
     }
 }
 

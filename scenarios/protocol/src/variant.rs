@@ -100,7 +100,7 @@ axes! {
     #[serde(skip_serializing_if = "Option::is_none")]
     patch_size: Option<Positive> { label: "patch{value}", rule: volume::patch_size },
     /// Processes that make the micro-batches and hand them over through `/dev/shm`, as a data
-    /// loader's workers do; the batches lie on the device from the start by default.
+    /// loader's workers do; by default the batches are on the device from the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     loader_workers: Option<Count<256>> { label: "workers={value}", needs: &[Need::Training] },
     /// Micro-batches that each of them makes ahead of need, 2 by default.
@@ -126,7 +126,7 @@ axes! {
         rule: |asked| of_folder(asked, asked.variant.page_cache.is_some()),
     },
     /// Whether batches of a loader go to the GPU from pinned memory on a stream of their own, while
-    /// it computes; from pageable memory, and on the stream that computes, by default.
+    /// it computes; by default from pageable memory, and on the stream that computes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pin_memory: Option<bool> {
         needs: &[Need::Cuda],
@@ -175,8 +175,8 @@ axes! {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Arrivals")]
     arrivals: Option<Arrivals> { label: "{value}", needs: &[Need::Serving] },
-    /// Milliseconds that a request waits at most for others to share its batch; a batch begins as
-    /// soon as the model is free by default.
+    /// Milliseconds that a request waits at most for others to share its batch; by default a batch
+    /// begins as soon as the model is free.
     #[serde(skip_serializing_if = "Option::is_none")]
     longest_wait_ms: Option<Count<60_000>> {
         label: "wait{value}ms",

@@ -270,10 +270,7 @@ fn a_killed_rank_ends_the_others() {
         panic!("{:?}", events.last());
     };
     assert_eq!(*reason, FailureReason::Exchange, "{message}");
-    assert!(
-        message.contains("look at each rank's own error"),
-        "{message}"
-    );
+    assert!(message.contains("check each rank's own error"), "{message}");
 }
 
 #[test]

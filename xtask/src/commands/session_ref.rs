@@ -77,7 +77,7 @@ pub(crate) fn find_fitting<T>(
         let Some(folder) = folder_of(&session.session, sessions) else {
             return Err(Error::Input(format!(
                 "the history names the session {}, and its folder is not below {}; name its parent \
-                 with --sessions DIR",
+                 folder with --sessions DIR",
                 session.session,
                 sessions.display()
             )));

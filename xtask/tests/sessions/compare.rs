@@ -188,7 +188,7 @@ fn a_side_comes_out_of_the_history() {
     home.check(
         &["compare", "branch=fix/x", "sessions/head:img"],
         2,
-        "no complete session that fits `branch=fix/x`",
+        "no complete session that matches `branch=fix/x`",
     );
     home.check(
         &[

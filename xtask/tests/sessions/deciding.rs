@@ -48,7 +48,7 @@ fn blocks_are_added_until_everything_is_decided() {
     assert!(said.contains("no further block is needed"), "{said}");
     // The comparison finds the looks in the session, and the report says how it ended.
     let words = ["compare", "--all", "sessions/fresh", by[0], by[1]];
-    home.check(&words, 1, "looked at its metrics 1 time");
+    home.check(&words, 1, "was judged 1 time");
     let page = fs::read_to_string(home.path("sessions/fresh/report.html")).expect("a report");
     assert!(page.contains("every gated metric is decided"));
 }

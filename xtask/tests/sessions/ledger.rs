@@ -281,7 +281,7 @@ fn a_ledger_is_looked_at_accepted_and_refused() {
         home.check(&[&words[..], more].concat(), code, expected)
     };
     accept(&[], 2, "--why");
-    accept(&["--why", ""], 2, "say who accepts, and why");
+    accept(&["--why", ""], 2, "name who accepts, and why");
     accept(&["--why", "x", "--until", "soon"], 2, "--until");
     accept(
         &["--why", "x", "--cell", "other"],

@@ -62,7 +62,7 @@ pub(crate) struct BenchArgs {
     #[arg(skip)]
     pub(crate) least_warmup: u32,
     /// Add blocks until every gated metric is decided between the first image and the others (or
-    /// by the axis of --by), or the time budget ends
+    /// between the two values of --by), or the time budget ends
     #[arg(long)]
     pub(crate) until_decided: bool,
     /// How long --until-decided may take, such as `90min` or `2h`; default: 1h
