@@ -3,7 +3,7 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
-use record::{Outcome, Record};
+use record::Outcome;
 
 use crate::{
     api_server::{ApiServer, Faults},
