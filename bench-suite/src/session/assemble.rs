@@ -28,9 +28,9 @@ pub(super) fn record(
     execution: Execution,
 ) -> (Record, Vec<DeclaredMetric>) {
     let mut evaluated = Evaluation::of(order, &execution);
-    let limits = execution.record.validity.limits.clone();
+    let limits = execution.record.validity.limits.clone().unwrap_or_default();
     let contaminated = validity::contamination(
-        &limits.unwrap_or_default(),
+        &limits,
         &execution.record.monitor,
         hosts,
         order.machine_memory_bytes,
@@ -63,16 +63,14 @@ pub(super) fn record(
     record.warnings.extend(notes.into_iter().flatten());
     let reported = outcome.is_ok().then(|| reported(&results));
     if !cell.steps.snapshot.is_never() {
-        let all = ranks.iter_mut().chain([&mut values]);
-        all.for_each(leave_out_speed);
+        ranks.iter_mut().for_each(leave_out_speed);
+        leave_out_speed(&mut values);
         note_snapshot(cell, &outcome, &mut record);
     }
     let (first, others) = split(&results, ranks, order);
-    let program = order.cell.work.program();
-    let has_hook = program.is_some_and(|program| program.file.hook);
-    let is_silent = outcome.is_ok() && has_hook && first.started.is_none();
-    let note = || format!("the program reported nothing and was measured from outside: {NEEDS}");
-    record.notes.extend(is_silent.then(note));
+    if outcome.is_ok() && first.started.is_none() {
+        record.notes.extend(silence(order));
+    }
     let asked = Some(cell.steps.profiled).filter(|_| outcome.is_ok());
     let (kernels, note) = profiled(asked, first.kernels);
     let (modules, other) = attributed(cell.steps.attribution && outcome.is_ok(), first.modules);
@@ -107,6 +105,13 @@ pub(super) fn record(
         ..record
     };
     (record, reported.unwrap_or_default())
+}
+
+/// What there is to know of a program whose hook yielded nothing.
+fn silence(order: &Order) -> Option<String> {
+    let program = order.cell.work.program()?;
+    let note = || format!("the program reported nothing and was measured from outside: {NEEDS}");
+    program.file.hook.then(note)
 }
 
 /// What ran in profiled steps, the longest first, and what is wrong where nothing did.

@@ -240,13 +240,8 @@ impl Session {
         subscriber: &mut dyn Subscriber,
         cancel: &CancellationToken,
     ) -> Result<bool, SessionError> {
-        let Self {
-            folder,
-            plan,
-            attempts,
-            stopped,
-            ..
-        } = self;
+        let (folder, plan) = (&self.folder, &mut self.plan);
+        let (attempts, stopped) = (&mut self.attempts, &mut self.stopped);
         let runner = Runner {
             folder,
             plan,

@@ -259,11 +259,8 @@ pub fn compare(base: &Side, head: &Side, options: &Options) -> Result<Verdicts, 
     warnings.extend(environment::check_methods(&common, &options.ignore)?);
     warnings.extend(one_sided(&base_cells, &head_cells, &base.origin));
     warnings.extend(one_sided(&head_cells, &base_cells, &head.origin));
-    let (of_base, of_head) = (base.thresholds(), head.thresholds());
-    let cells = common.iter().map(|(cell, ..)| *cell);
-    let cells = cells.filter(|cell| of_base.get(*cell) != of_head.get(*cell));
-    let cells = cells.count();
-    warnings.extend((cells > 0).then_some(Warning::ThresholdsDiffer { cells }));
+    let of_head = head.thresholds();
+    warnings.extend(thresholds_differ(&common, &base.thresholds(), &of_head));
     let of_two_sessions = base.origin.session != head.origin.session;
     warnings.extend(busy_host(&common, base, head));
     warnings.extend(short_windows(&common, &of_head));
@@ -471,6 +468,18 @@ fn short_windows(
         cells: short.len(),
         window: *window,
     })
+}
+
+/// Whether cells have other noise thresholds in the head than in the base.
+fn thresholds_differ(
+    common: &[(&Cell, &Runs<'_>, &Runs<'_>)],
+    of_base: &BTreeMap<Cell, &BTreeMap<String, f64>>,
+    of_head: &BTreeMap<Cell, &BTreeMap<String, f64>>,
+) -> Option<Warning> {
+    let cells = common.iter().map(|(cell, ..)| *cell);
+    let cells = cells.filter(|cell| of_base.get(*cell) != of_head.get(*cell));
+    let cells = cells.count();
+    (cells > 0).then_some(Warning::ThresholdsDiffer { cells })
 }
 
 /// Cells that the other side does not have.

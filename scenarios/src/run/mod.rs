@@ -19,7 +19,7 @@ use std::{
 };
 
 use libtorch::{allocator, memory};
-use protocol::{Event, Moment, Phase, RunFile, Started, Task};
+use protocol::{CudaFacts, Event, Moment, Phase, RunFile, Started, Task};
 
 use self::phases::Run;
 use crate::{
@@ -117,11 +117,7 @@ fn attempt<W: Write>(
     if let Some(effective) = allocator {
         device::check_allocator(&file.variant.allocator, &effective)?;
     }
-    device::check_fp8(file.variant.fp8, file.device, cuda.as_ref())?;
-    device::check_kernel_cache(file.variant.kernel_cache)?;
-    device::start(file.device, file.variant.deterministic)?;
-    device::manage(&file, cuda.as_ref())?;
-    device::choose_attention(file.variant.attention)?;
+    start_device(&file, cuda.as_ref())?;
     context.after = gpu.as_ref().and_then(nvml::Gpu::used_bytes);
     drop(gpu);
     if file.device.is_cuda() {
@@ -148,6 +144,15 @@ fn attempt<W: Write>(
         Task::Serving => run.serve(make_batch),
         Task::Training | Task::Inference => run.all(make_batch),
     }
+}
+
+/// Starts the run's device as its variant asks for it, where it can.
+fn start_device(file: &RunFile, cuda: Option<&CudaFacts>) -> Result<(), Error> {
+    device::check_fp8(file.variant.fp8, file.device, cuda)?;
+    device::check_kernel_cache(file.variant.kernel_cache)?;
+    device::start(file.device, file.variant.deterministic)?;
+    device::manage(file, cuda)?;
+    device::choose_attention(file.variant.attention)
 }
 
 /// CPUs that this process may use: its affinity and its container's limits count.

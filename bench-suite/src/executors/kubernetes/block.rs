@@ -75,6 +75,17 @@ pub(super) fn job_of(jobs: &[Job], block: u32) -> Option<&Job> {
     jobs.max_by_key(|job| job.creation_timestamp())
 }
 
+/// The first Pod of a Job: another would begin where this one did.
+fn first_pod<'a>(pods: &'a [Pod], job: Option<&Job>) -> Option<&'a Pod> {
+    let uid = job.and_then(ResourceExt::uid);
+    let is_of = |pod: &&Pod| {
+        let mut owners = pod.owner_references().iter();
+        owners.any(|owner| Some(&owner.uid) == uid.as_ref())
+    };
+    let pods = pods.iter().filter(is_of);
+    pods.min_by_key(|pod| pod.creation_timestamp())
+}
+
 /// The place in the session's order of the run that a container carries out.
 fn order_of(container: &str) -> Option<u32> {
     container.strip_prefix("run-")?.parse().ok()
@@ -161,17 +172,7 @@ impl Cluster {
         tell: &mut Tell<'_>,
     ) -> Option<(String, Option<String>)> {
         let job = job_of(jobs, part.block).filter(|job| job.name_any() == block.job);
-        let uid = job.and_then(ResourceExt::uid);
-        let is_of = |pod: &&Pod| {
-            pod.owner_references()
-                .iter()
-                .any(|owner| Some(&owner.uid) == uid.as_ref())
-        };
-        // The first: another would begin where this one did.
-        let pod = pods
-            .iter()
-            .filter(is_of)
-            .min_by_key(|pod| pod.creation_timestamp());
+        let pod = first_pod(pods, job);
         let node = state::node(pod).to_owned();
         if let Some(pod) = pod
             && let Err(said) = self.take(pod, block, part, tell).await
