@@ -82,11 +82,11 @@ impl Error {
         ))
     }
 
-    /// A base archive that cannot be used.
+    /// An archive of a base or an image that cannot be used.
     pub(crate) fn bad_base(file: &Path, cause: &str, next: &str) -> Self {
         let file = file.display();
         Self::Input(format!(
-            "the base archive {file} cannot be used: {cause}; {next}"
+            "the archive {file} cannot be used: {cause}; {next}"
         ))
     }
 

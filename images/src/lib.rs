@@ -54,7 +54,7 @@ pub use load::{
     inventory::{self, Present},
     own::{OwnImage, own_image},
     ready_made::{PROTOCOLS, ReadyMade, ready_made},
-    unpacked,
+    unpacked, unpacked_from,
 };
 pub use package::{Package, glibc_needed, write_package};
 pub use progress::{Action, Meter, Progress, Silent};

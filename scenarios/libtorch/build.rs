@@ -6,23 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The shim's parts that every build has.
-const SOURCES: [&str; 13] = [
-    "attribution.cpp",
-    "autocast.cpp",
-    "autograd.cpp",
-    "checkpoint.cpp",
-    "context.cpp",
-    "distributed.cpp",
-    "fp8.cpp",
-    "host_memory.cpp",
-    "keep.cpp",
-    "mover.cpp",
-    "older.cpp",
-    "optim.cpp",
-    "profiler.cpp",
-];
-
 fn main() {
     println!("cargo::rerun-if-changed=shim");
     for name in ["LIBTORCH", "LIBTORCH_INCLUDE", "LIBTORCH_CXX11_ABI"] {
@@ -46,7 +29,7 @@ fn main() {
             "_GLIBCXX_USE_CXX11_ABI",
             env::var("LIBTORCH_CXX11_ABI").as_deref().unwrap_or("1"),
         )
-        .files(SOURCES.map(|name| Path::new("shim").join(name)));
+        .files(["shim/shim.cpp", "shim/older.cpp"]);
     system_include(&mut build, &include);
     system_include(&mut build, &include.join("torch/csrc/api/include"));
     // Behind all others: where the real headers are, they serve.

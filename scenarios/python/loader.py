@@ -153,7 +153,8 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--image-size", type=int, default=224)
     parser.add_argument("--precision", choices=twin.PRECISIONS, default="amp-bf16")
-    parser.add_argument("--warmup", type=int, default=5)
+    # More than the batches that 16 workers make in advance, which would hide how fast they are.
+    parser.add_argument("--warmup", type=int, default=40)
     parser.add_argument("--steps", type=int, default=30)
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -130,15 +130,20 @@ impl Choice {
             }
         }
         if matches!(self, Self::Isolated) {
-            notes.push(if slurm::has_pyxis().await {
-                "Pyxis is here (`srun --container-image`): `engine: pyxis` in the profile of Slurm"
-                    .to_owned()
-            } else {
-                "no pyxis: no `srun` here that has --container-image".to_owned()
+            notes.push(match slurm::found().await {
+                Some((steps, why)) => format!(
+                    "{} is here, for {why}: `engine: {}` in the profile of Slurm",
+                    steps.name(),
+                    steps.word()
+                ),
+                None => "no pyxis: no `srun` here that has --container-image; no oci: no oci.conf \
+                         beside Slurm's settings, or no `apptainer`"
+                    .to_owned(),
             });
             let message = format!(
                 "nothing here isolates runs:\n  {}\ninstall or load one of them, or name what runs \
-                 blocks: `engine: process` in the profile, or --engine nodes:process",
+                 blocks in the profile, or by --engine nodes:ENGINE: `engine: chroot` runs them in images \
+                 that are archives, `engine: process` without any",
                 notes.join("\n  ")
             );
             return Err(ExecutorError::Unavailable(message.into()));
@@ -170,8 +175,8 @@ mod tests {
         assert_eq!(word("container"), "container()");
         assert_eq!(word("podman"), "container(podman)");
         assert_eq!(word("mock:*=oom;b1=ok:2"), "mock(*=oom;b1=ok:2)");
-        let all = "expected auto or one of container, docker, podman, apptainer, process, slurm[:PROFILE], \
-                   kubernetes[:PROFILE], nodes[:ENGINE]";
+        let all = "expected auto or one of container, docker, podman, apptainer, process, chroot, \
+                   slurm[:PROFILE], kubernetes[:PROFILE], nodes[:ENGINE]";
         assert_eq!(word("nerdctl"), all);
         assert_eq!(word(""), all);
         let refused = format!("`process` takes no argument; {all}");

@@ -182,7 +182,7 @@ impl Group {
                 self.is_reaped = true;
                 // A scheduler ends a run and this program at once, and the run may be the first.
                 let is_ended = !status.as_ref().is_ok_and(ExitStatus::success);
-                let may_be = is_ended && inside() == Some(Inside::Step);
+                let may_be = is_ended && matches!(inside(), Some(Inside::Step(_)));
                 if may_be && timeout(AT_ONCE, cancel.cancelled()).await.is_ok() {
                     return Ended::Made(End::interrupted());
                 }

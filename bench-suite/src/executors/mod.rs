@@ -4,7 +4,6 @@
 //! It carries out one [`Order`] at a time or several, gives what it saw as an [`Execution`], and
 //! leaves nothing behind. Blocks, attempts and verdicts are the session's.
 
-mod apptainer;
 mod choice;
 pub mod container;
 mod executor;
@@ -18,6 +17,7 @@ mod oom_kills;
 mod order;
 pub mod process;
 mod slurm;
+mod unpacked;
 
 /// For tests of everything around it, of the real program among them; no release has it.
 #[cfg(debug_assertions)]
@@ -33,12 +33,14 @@ pub use kubernetes::parcel;
 pub use nodes::{Scheduler, inside::IMAGE_VARIABLE};
 pub(crate) use order::KERNEL_CACHE;
 pub use order::{Execution, Order, RunPaths};
+pub use slurm::step_spec;
 
 /// Every executor, in the order in which `auto` tries them.
 pub const EXECUTORS: &[Registration] = &[
     container::REGISTRATION,
-    apptainer::REGISTRATION,
+    unpacked::APPTAINER,
     process::REGISTRATION,
+    unpacked::CHROOT,
     slurm::REGISTRATION,
     kubernetes::REGISTRATION,
     nodes::REGISTRATION,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytesize::ByteSize;
 use metrics::{Kind, Metric, Role};
-use protocol::{Kernel, Module, Shortage, Snapshot, Values, bad_values};
+use protocol::{Axes, Kernel, Module, Shortage, Snapshot, Values, bad_values};
 use record::{
     CellPlan, DeclaredMetric, Monitor, Outcome, Place, Rank, Reason, Record, Session, Stage,
 };
@@ -59,7 +59,11 @@ pub(super) fn record(
     let shortage = failed.and_then(|failed| failed.shortage);
     let note = failed.and_then(|failed| memory_note(&failed.values, shortage.as_ref()));
     record.notes.extend(note);
-    let notes = [values::leak_note(&values), values::modes_note(&values)];
+    let notes = [
+        values::leak_note(&values),
+        values::modes_note(&values),
+        head_start(&cell.axes, cell.steps.warmup).filter(|_| outcome.is_ok()),
+    ];
     record.warnings.extend(notes.into_iter().flatten());
     let reported = outcome.is_ok().then(|| reported(&results));
     if !cell.steps.snapshot.is_never() {
@@ -145,6 +149,20 @@ fn attributed(is_asked: bool, found: BTreeMap<String, Module>) -> (Vec<Module>, 
 fn leave_out_speed(values: &mut Values) {
     let stays = |of: &Metric| of.kind != Kind::TimeLike || of.role == Role::Describes;
     values.retain(|name, _| Metric::named(name).is_none_or(stays));
+}
+
+/// What the warm-up of a run leaves of the batches that a data loader's workers made before it.
+fn head_start(axes: &Axes, warmup: u32) -> Option<String> {
+    let number = |axis: &str| axes.get(axis)?.parse::<u64>().ok();
+    let ahead = number("loader_workers")? * number("prefetch_factor").unwrap_or(2);
+    let used = u64::from(warmup) * number("accumulation").unwrap_or(1);
+    (used < ahead).then(|| {
+        format!(
+            "the workers had made up to {ahead} batches in advance, and the warm-up used {used}: \
+             waiting and throughput are better than they stay; expected `steps: {{warmup: {ahead}}}` \
+             or more"
+        )
+    })
 }
 
 /// What to know of a run that recorded allocations.
@@ -345,6 +363,21 @@ fn memory_note(values: &Values, shortage: Option<&Shortage>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_warm_up_shorter_than_what_workers_made_in_advance_is_named() {
+        let of = |axes: &str, warmup| head_start(&serde_json::from_str(axes).unwrap(), warmup);
+        let eight = r#"{"loader_workers":"8","accumulation":"2"}"#;
+        assert_eq!(of(eight, 8), None);
+        assert!(
+            of(eight, 7)
+                .unwrap()
+                .contains("up to 16 batches in advance")
+        );
+        let deep = r#"{"loader_workers":"8","prefetch_factor":"4"}"#;
+        assert!(of(deep, 31).unwrap().contains("`steps: {warmup: 32}`"));
+        assert_eq!(of(r#"{"accumulation":"2"}"#, 0), None);
+    }
 
     #[test]
     fn a_release_is_what_headers_state() {

@@ -66,12 +66,28 @@ pub(super) fn drop_kernel_cache(folder: &Path) {
     }
 }
 
-/// Removes a folder with all that it holds; fine where there is none.
-fn remove_folder(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
+/// Removes a folder with all that it holds; fine where there is none. Runs and overlays leave folders
+/// that nobody may look into, not even who owns them.
+pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
+    let removed = fs::remove_dir_all(path).or_else(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => open_up(path).and_then(|()| fs::remove_dir_all(path)),
+        _ => Err(error),
+    });
+    match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
+}
+
+fn open_up(folder: &Path) -> io::Result<()> {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_up(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn refused(why: String) -> Result<(), SessionError> {

@@ -36,6 +36,7 @@ use crate::{
     plan::Plan,
 };
 use folder::lock;
+pub(crate) use folder::remove_folder;
 use runs::{AttemptLog, Stopped};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

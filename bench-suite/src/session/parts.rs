@@ -19,6 +19,7 @@ use super::{
     runs::{AttemptLog, declare},
 };
 use crate::{
+    executors::process,
     plan::{Plan, Run},
     suite::Program,
 };
@@ -60,7 +61,7 @@ impl Session {
         let part = |block: u32| {
             let path = all.join(format!("{block:03}"));
             let folder = SessionFolder::at(&path);
-            if !path.join(SessionFolder::SESSION).exists() {
+            if !path.join(SessionFolder::SESSION).exists() || was_plain(&folder, engine) {
                 self.write_part(block, &folder, engine, device)?;
             }
             let is_complete = folder.read_session()?.complete;
@@ -215,6 +216,16 @@ impl Session {
     }
 }
 
+/// Whether a part that no node began was planned for plain processes, and now is not: the profile was
+/// corrected in between. The other way a job that waits might isolate nothing.
+fn was_plain(folder: &SessionFolder, engine: &str) -> bool {
+    let plain = process::REGISTRATION.word;
+    engine != plain
+        && folder.read_session().is_ok_and(|part| {
+            part.hosts.is_empty() && part.asked.is_some_and(|asked| asked.engine == plain)
+        })
+}
+
 /// Takes over images of which nothing was known: inside of an image, nobody sees the others.
 fn fill(images: &mut [ImageFacts], from: &[ImageFacts]) {
     for image in images.iter_mut().filter(|image| !image.is_known()) {
@@ -321,6 +332,28 @@ fn apart(folder: SystemTime, node: SystemTime) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_for_plain_processes_are_written_anew_until_a_node_begins() {
+        let here = tempfile::tempdir().unwrap();
+        let folder = SessionFolder::at(here.path());
+        folder.create().unwrap();
+        let mut part = record::Session {
+            version: record::VERSION,
+            asked: Some(Asked {
+                engine: "process".to_owned(),
+                ..Asked::default()
+            }),
+            ..record::Session::default()
+        };
+        folder.write_session(&part).unwrap();
+        folder.read_session().unwrap();
+        assert!(was_plain(&folder, "podman"));
+        assert!(!was_plain(&folder, "process"));
+        part.hosts.insert("vm".to_owned(), Machine::default());
+        folder.write_session(&part).unwrap();
+        assert!(!was_plain(&folder, "podman"));
+    }
 
     #[test]
     fn clocks_that_differ_are_named() {

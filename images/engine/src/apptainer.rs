@@ -10,7 +10,6 @@ use std::{
 };
 
 use crate::{
-    connect::Engine,
     error::{Error, Result},
     images::ImageFacts,
     spec::{ContainerSpec, Ipc, Mount, Network},
@@ -22,7 +21,7 @@ const PROGRAM: &str = "apptainer";
 const INSIDE: &str = "APPTAINERENV_";
 /// Nothing but these of the caller's: what a site sets for its users, such as `APPTAINER_BIND`, would
 /// change what is measured.
-const PASSED_ON: [&str; 7] = [
+pub(crate) const PASSED_ON: [&str; 7] = [
     "APPTAINER_TMPDIR",
     "HOME",
     "LANG",
@@ -32,17 +31,8 @@ const PASSED_ON: [&str; 7] = [
     "USER",
 ];
 
-/// Whatever takes images and runs commands in them.
-#[derive(Debug, Clone, Copy)]
-pub enum Store<'a> {
-    /// It keeps images itself.
-    Engine(&'a Engine),
-    /// It runs what is unpacked in a folder.
-    Apptainer(&'a Apptainer),
-}
-
 /// Apptainer on this machine, as it works for this user.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Apptainer {
     pub version: String,
     /// Whether it takes the network away from a run.
@@ -53,15 +43,15 @@ impl Apptainer {
     /// Finds `apptainer` in `PATH`, and tries whether it starts anything.
     ///
     /// # Errors
-    /// [`Error::Apptainer`] where there is none, and where it can make no container, in its own words.
+    /// [`Error::Unpacked`] where there is none, and where it can make no container, in its own words.
     pub fn find() -> Result<Self> {
         let said = Command::new(PROGRAM).arg("--version").output();
         let said = said.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Error::Apptainer(
+            io::ErrorKind::NotFound => Error::Unpacked(
                 "no `apptainer` in PATH; install it, or load its module (`module load apptainer`)"
                     .to_owned(),
             ),
-            _ => Error::Apptainer(format!("`apptainer` cannot be started: {error}")),
+            _ => Error::Unpacked(format!("`apptainer` cannot be started: {error}")),
         })?;
         let words = String::from_utf8_lossy(&said.stdout);
         let version = words.split_whitespace().last().unwrap_or_default();
@@ -73,7 +63,7 @@ impl Apptainer {
         if let Err(said) = found.probe() {
             found.takes_network = false;
             found.probe().map_err(|_| {
-                Error::Apptainer(format!(
+                Error::Unpacked(format!(
                     "Apptainer {version} makes no container here: {said}; it needs user namespaces \
                      (`sysctl user.max_user_namespaces` above 0, and nothing that forbids them), or \
                      its setuid starter (the package `apptainer-suid`)"
@@ -123,7 +113,7 @@ impl Apptainer {
     /// CPUs, processes, the sizes of `/tmp` and `/dev/shm`.
     ///
     /// # Errors
-    /// [`Error::Mount`] for a path that cannot be told, [`Error::Apptainer`] where neither image nor
+    /// [`Error::Mount`] for a path that cannot be told, [`Error::Unpacked`] where neither image nor
     /// spec say what to start.
     pub fn command(
         &self,
@@ -133,14 +123,9 @@ impl Apptainer {
         has_gpus: bool,
     ) -> Result<Command> {
         spec.check()?;
-        let started = match &spec.entrypoint {
-            Some(entrypoint) => [entrypoint, &spec.command[..]].concat(),
-            None if spec.command.is_empty() => [&image.entrypoint[..], &image.command].concat(),
-            None => [&image.entrypoint[..], &spec.command].concat(),
-        };
-        let (Some(root), false) = (&image.root, started.is_empty()) else {
-            let message = format!("the image {} has no command to start", image.id);
-            return Err(Error::Apptainer(message));
+        let started = spec.command_in(image)?;
+        let Some(root) = &image.root else {
+            return Err(Error::Unpacked(format!("{} is not unpacked", image.id)));
         };
         let mut environment = image.environment.clone();
         environment.extend(spec.environment.clone());

@@ -22,9 +22,15 @@ pub enum Error {
     /// A mount that an engine could take for another one.
     #[error("cannot mount {0:?}: expected paths without comma, line break or NUL")]
     Mount(std::path::PathBuf),
-    /// Apptainer is not here, or does nothing.
+    /// What runs images that are unpacked is not here, or does nothing.
     #[error("{0}")]
-    Apptainer(String),
+    Unpacked(String),
+    /// What an image that is unpacked is to be run by cannot be written.
+    #[error("cannot write {folder}: {error}")]
+    Bundle {
+        folder: std::path::PathBuf,
+        error: std::io::Error,
+    },
     /// A GPU cannot be given to a container on the path asked for.
     #[error("cannot give GPU {index} to a container by {path}: {reason}; {next}")]
     Gpu {

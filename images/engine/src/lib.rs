@@ -5,7 +5,7 @@
 //! [`ContainerSpec`], which can be started, waited for, watched and read, and is
 //! removed whatever happens. Nothing here pulls by itself ([`Engine::pull`] is for
 //! whoever asks), and nothing here touches a container or an image that it was not
-//! given by id, name or label. [`Apptainer`] runs the same specs where there is no engine.
+//! given by id, name or label. [`Unpacked`] runs the same specs where there is no engine.
 //!
 //! What engines do differently from what their API says is handled here, with
 //! the reason beside it, so that the rooms above see one behaviour.
@@ -13,6 +13,8 @@
 mod apptainer;
 mod attempt;
 mod body;
+mod bundle;
+mod chroot;
 mod connect;
 mod container;
 mod endpoint;
@@ -30,9 +32,12 @@ mod registry;
 mod spec;
 mod stats;
 mod sweep;
+mod unpacked;
 
-pub use apptainer::{Apptainer, Store};
+pub use apptainer::Apptainer;
 pub use attempt::Attempt;
+pub use bundle::{resolve, write_bundle};
+pub use chroot::enter;
 pub use connect::Engine;
 pub use container::Container;
 pub use endpoint::Endpoint;
@@ -47,3 +52,4 @@ pub use owner::{LABEL_HOST, LABEL_PID, LABEL_RUN, LABEL_SESSION, LABEL_START, Li
 pub use spec::{ContainerSpec, Ipc, Limits, Mount, Network, Ulimit, User};
 pub use stats::{Sample, StatsStream};
 pub use sweep::Leftover;
+pub use unpacked::{Store, Unpacked};

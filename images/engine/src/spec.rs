@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::{Error, Result},
     gpu::GpuAccess,
+    images::ImageFacts,
 };
 
 /// User and group that containers run as unless the spec says otherwise:
@@ -176,6 +177,23 @@ impl Network {
 pub(crate) const LOG_BYTES: u64 = 128 << 20;
 
 impl ContainerSpec {
+    /// What is started in this image.
+    ///
+    /// # Errors
+    /// [`Error::Unpacked`] where neither of the two says what.
+    pub(crate) fn command_in(&self, image: &ImageFacts) -> Result<Vec<String>> {
+        let command = match &self.entrypoint {
+            Some(entrypoint) => [entrypoint, &self.command[..]].concat(),
+            None if self.command.is_empty() => [&image.entrypoint[..], &image.command].concat(),
+            None => [&image.entrypoint[..], &self.command].concat(),
+        };
+        if command.is_empty() {
+            let message = format!("the image {} has no command to start", image.id);
+            return Err(Error::Unpacked(message));
+        }
+        Ok(command)
+    }
+
     /// Refuses what Podman would take for more than a mount: it hands them on as a line of
     /// comma-separated fields.
     pub(crate) fn check(&self) -> Result<()> {

@@ -83,7 +83,7 @@ const COMPRESSED: [&[u8]; 4] = [
     b"BZh",
 ];
 
-pub(super) fn bad_archive(file: &Path, cause: impl Into<String>) -> Error {
+pub(crate) fn bad_archive(file: &Path, cause: impl Into<String>) -> Error {
     let next = "give an uncompressed tar archive of a root file system, or what `docker image save` or \
                 `podman save` writes";
     // Never what a reader says about its bytes: the file may be anybody's, named in a spec that
@@ -95,14 +95,11 @@ fn look_into(file: &Path, digest: Digest, cache: &Cache) -> Result<ReadyBase> {
     let size_bytes = fs::metadata(file).map_err(at(file))?.len();
     let mut files = Filesystem::of_archive(file).map_err(|cause| bad_archive(file, cause))?;
     let (layers, environment) = if files.file("manifest.json").is_some() {
-        let (layers, environment) = image_layers(file, &files, cache)?;
-        files = Filesystem::default();
-        for layer in &layers {
-            files
-                .add(&layer.file, layer.offset, layer.id.size_bytes)
-                .map_err(|_| bad_archive(file, "a layer in it is no readable tar archive"))?;
-        }
-        (layers, environment)
+        let saved = image_layers(file, &files, cache)?;
+        files = saved.filesystem(file)?;
+        let environment = saved.config.config().as_ref();
+        let environment = environment.and_then(|config| config.env().clone());
+        (saved.layers, environment.unwrap_or_default())
     } else {
         let layer = BaseLayer {
             id: LayerId { digest, size_bytes },

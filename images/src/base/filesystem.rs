@@ -3,10 +3,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io::{self, Read as _},
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     sync::Arc,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use tar::EntryType;
@@ -17,8 +19,6 @@ use crate::{
     oci::{layer::BLOCK_BYTES, part::FilePart},
 };
 
-/// Links that lead on from one to the next, at most: as many as Linux follows.
-const LINKS_MAX: usize = 40;
 /// How a layer says that a file below it is gone, and that a whole folder is.
 const WHITEOUT: &str = ".wh.";
 const OPAQUE: &str = ".wh..wh..opq";
@@ -28,6 +28,9 @@ pub(crate) struct Place {
     archive: Arc<PathBuf>,
     pub(super) offset: u64,
     pub(crate) size_bytes: u64,
+    mode: u32,
+    /// Seconds since 1970.
+    modified: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +44,8 @@ enum Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Filesystem {
     entries: BTreeMap<String, Entry>,
+    /// What of it is not as an engine would show it, and why.
+    untold: Option<String>,
 }
 
 /// What one layer says, before it is laid over those below.
@@ -49,6 +54,9 @@ struct Layer {
     entries: BTreeMap<String, Entry>,
     gone: Vec<String>,
     emptied: Vec<String>,
+    /// Links to files of layers below.
+    hard_links: Vec<(String, String)>,
+    untold: Option<String>,
     /// Where its last file ends.
     end: u64,
 }
@@ -84,9 +92,20 @@ impl Filesystem {
         for path in &layer.emptied {
             self.remove_below(path);
         }
+        if layer.emptied.iter().any(String::is_empty) {
+            self.entries.clear();
+        }
         for path in &layer.gone {
             self.remove_below(path);
             self.entries.remove(path);
+        }
+        // A layer is a tree of its own: what it has below a link of another's takes the link's place.
+        for above in layer.entries.keys().flat_map(|path| above(path)) {
+            if !layer.entries.contains_key(above)
+                && let Some(entry) = self.entries.get_mut(above)
+            {
+                *entry = Entry::Folder;
+            }
         }
         for (path, entry) in layer.entries {
             if entry != Entry::Folder {
@@ -94,6 +113,14 @@ impl Filesystem {
             }
             self.entries.insert(path, entry);
         }
+        let mut untold = layer.untold;
+        for (path, target) in layer.hard_links {
+            match self.entries.get(&target).cloned() {
+                Some(entry) => drop(self.entries.insert(path, entry)),
+                None => untold = Some(format!("{path} links to {target}, which is not there")),
+            }
+        }
+        self.untold = self.untold.take().or(untold);
     }
 
     fn remove_below(&mut self, path: &str) {
@@ -146,34 +173,61 @@ impl Filesystem {
         }
     }
 
+    /// Writes all of it into a folder that is there, as the caller's; `done` hears how many bytes.
+    /// Python takes a compiled file for that of a source by the time of the source's last change.
+    ///
+    /// # Errors
+    /// Where a file cannot be written, and where something would lie below a link or a file: nothing
+    /// is followed, so nothing is written anywhere else.
+    pub(crate) fn write_to(&self, root: &Path, mut done: impl FnMut(u64)) -> io::Result<()> {
+        if let Some(untold) = &self.untold {
+            return Err(io::Error::other(untold.clone()));
+        }
+        let mut bytes = 0;
+        for (path, entry) in &self.entries {
+            let is_folder = |above: &str| {
+                let entry = self.entries.get(above);
+                entry.is_none_or(|entry| *entry == Entry::Folder)
+            };
+            if !above(path).all(is_folder) || path.split('/').any(|part| part == "..") {
+                let why = format!("{path} lies below a link or a file, or outside");
+                return Err(io::Error::other(why));
+            }
+            let to = root.join(path);
+            if let Some(folder) = to.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            let made = match entry {
+                Entry::Folder => fs::create_dir_all(&to),
+                Entry::Link(target) => symlink(target, &to),
+                Entry::File(place) => {
+                    bytes += place.size_bytes;
+                    place.write_to(&to).inspect(|()| done(bytes))
+                }
+            };
+            made.map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of all files.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        let files = self.entries.values().map(|entry| match entry {
+            Entry::File(place) => place.size_bytes,
+            Entry::Folder | Entry::Link(_) => 0,
+        });
+        files.sum()
+    }
+
     /// Where a path leads once every link in it was followed. A link that leads out of the root
     /// starts there again, as in a container.
     fn resolve(&self, path: &str) -> Option<String> {
-        let mut todo: Vec<String> = path.rsplit('/').map(str::to_owned).collect();
-        let mut found: Vec<String> = Vec::new();
-        let mut links = 0;
-        while let Some(part) = todo.pop() {
-            match part.as_str() {
-                "" | "." => continue,
-                ".." => {
-                    found.pop();
-                    continue;
-                }
-                _ => found.push(part),
-            }
-            if let Some(Entry::Link(target)) = self.entries.get(&found.join("/")) {
-                links += 1;
-                if links > LINKS_MAX {
-                    return None;
-                }
-                found.pop();
-                if target.starts_with('/') {
-                    found.clear();
-                }
-                todo.extend(target.rsplit('/').map(str::to_owned));
-            }
-        }
-        Some(found.join("/"))
+        let link = |place: &Path| match self.entries.get(place.to_str()?)? {
+            Entry::Link(target) => Some(PathBuf::from(target)),
+            Entry::Folder | Entry::File(_) => None,
+        };
+        let found = engine::resolve(Path::new(path), link)?;
+        found.to_str().map(str::to_owned)
     }
 }
 
@@ -196,6 +250,9 @@ fn read_layer(archive: &Path, offset: u64, size_bytes: u64) -> Result<Layer, &'s
         let end = padded.and_then(|size| size.checked_add(entry.raw_file_position()));
         layer.end = end.unwrap_or(u64::MAX - BLOCK_BYTES);
         let path = plain(&String::from_utf8_lossy(&entry.path_bytes()));
+        if std::str::from_utf8(&entry.path_bytes()).is_err() {
+            layer.untold = Some(format!("the name of {path} is not UTF-8"));
+        }
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
         if name == OPAQUE {
             layer.emptied.push(folder.to_owned());
@@ -222,6 +279,8 @@ fn read_layer(archive: &Path, offset: u64, size_bytes: u64) -> Result<Layer, &'s
                 archive: Arc::clone(&shared),
                 offset: offset + entry.raw_file_position(),
                 size_bytes: entry.size(),
+                mode: entry.header().mode().unwrap_or(0o644),
+                modified: entry.header().mtime().unwrap_or(0),
             }),
             // Devices and pipes: nothing that is linked or loaded.
             _ => continue,
@@ -231,11 +290,17 @@ fn read_layer(archive: &Path, offset: u64, size_bytes: u64) -> Result<Layer, &'s
         }
     }
     for (path, target) in hard_links {
-        if let Some(entry) = layer.entries.get(&target).cloned() {
-            layer.entries.insert(path, entry);
+        match layer.entries.get(&target).cloned() {
+            Some(entry) => drop(layer.entries.insert(path, entry)),
+            None => layer.hard_links.push((path, target)),
         }
     }
     Ok(layer)
+}
+
+/// The folders that a path is in.
+fn above(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('/').map(|(end, _)| &path[..end])
 }
 
 fn plain(path: &str) -> String {
@@ -273,6 +338,16 @@ impl Place {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// Makes a file of it, with its mode and the time of its last change.
+    fn write_to(&self, to: &Path) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create_new(true).open(to)?;
+        io::copy(&mut self.open()?, &mut file)?;
+        let mode = self.mode & 0o777 | 0o600;
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        let modified = UNIX_EPOCH.checked_add(Duration::from_secs(self.modified));
+        modified.map_or(Ok(()), |modified| file.set_modified(modified))
+    }
+
     /// Takes the file out; `done` hears how much of it is there.
     pub(crate) fn extract(&self, to: &Path, done: impl FnMut(u64)) -> io::Result<Digest> {
         if let Some(folder) = to.parent() {
@@ -302,7 +377,8 @@ mod tests {
         let mut archive = tar::Builder::new(File::create(&file).unwrap());
         for entry in entries {
             let mut header = tar::Header::new_gnu();
-            header.set_mode(0o644);
+            header.set_mode(0o754);
+            header.set_mtime(1_234_567);
             let (path, target, kind) = match entry {
                 Made::File(path, content) => {
                     header.set_size(content.len() as u64);
@@ -389,6 +465,72 @@ mod tests {
         }
         assert!(found.names_in("lib").unwrap().contains("libc.so.6"));
         assert_eq!(found.names_in("nothing"), None);
+    }
+
+    #[test]
+    fn layers_are_written_as_an_engine_shows_them() {
+        use Made::{File as F, Hard as H, Link as L};
+        let (folder, found) = stack(&[
+            &[
+                F("usr/lib/a", "1"),
+                F("usr/lib/gone", ""),
+                L("lib", "/usr/lib"),
+                L("was-link", "/usr/lib"),
+                H("usr/lib/b", "usr/lib/a"),
+            ],
+            &[
+                F("was-link/file", "2"),
+                H("usr/c", "usr/lib/a"),
+                F("usr/lib/.wh.gone", ""),
+            ],
+        ]);
+        let root = folder.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let mut bytes = 0;
+        found.write_to(&root, |done| bytes = done).unwrap();
+        assert_eq!((bytes, found.size_bytes()), (4, 4));
+        assert_eq!(fs::read_to_string(root.join("was-link/file")).unwrap(), "2");
+        assert!(!root.join("usr/lib/file").exists());
+        for path in ["usr/lib/a", "usr/lib/b", "usr/c"] {
+            assert_eq!(fs::read_to_string(root.join(path)).unwrap(), "1", "{path}");
+        }
+        assert!(!root.join("usr/lib/gone").exists());
+        assert_eq!(
+            fs::read_link(root.join("lib")).unwrap(),
+            Path::new("/usr/lib")
+        );
+        let file = fs::metadata(root.join("usr/lib/a")).unwrap();
+        assert_eq!(file.permissions().mode() & 0o7777, 0o754);
+        assert_eq!(
+            file.modified().unwrap(),
+            UNIX_EPOCH + Duration::from_secs(1_234_567)
+        );
+    }
+
+    /// Archives of nobody's honest making: each would have the kernel follow a link that they have made.
+    #[test]
+    fn a_layer_is_written_nowhere_else() {
+        use Made::{File as F, Link as L};
+        let outside = tempfile::tempdir().unwrap();
+        let away = outside.path().to_str().unwrap();
+        let through = [L("a", "zz"), L("a/y", away), F("zz/y/file", "x")];
+        let up = [L("b", away), F("b/file", "x")];
+        let above = [F("b/f", "x"), L("b/l", away), F("b/l/file", "x")];
+        for entries in [&through[..], &up, &above] {
+            let (folder, found) = stack(&[entries]);
+            let root = folder.path().join("root");
+            fs::create_dir(&root).unwrap();
+            assert!(found.write_to(&root, |_| {}).is_err());
+            assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+        }
+        let (folder, mut found) = stack(&[&up[..1]]);
+        found
+            .entries
+            .insert("x/../b/file".to_owned(), Entry::Folder);
+        assert!(found.write_to(folder.path(), |_| {}).is_err());
+        let (folder, found) = stack(&[&[Made::Hard("a", "nowhere")]]);
+        let error = found.write_to(folder.path(), |_| {}).unwrap_err();
+        assert!(error.to_string().contains("a links to nowhere"), "{error}");
     }
 
     #[test]

@@ -119,7 +119,7 @@ async fn find_or_pull(
 }
 
 /// The same with what is known of the image, which must be for this machine; `unfit` is the error
-/// where it is not. For Apptainer it is unpacked, also out of an archive.
+/// where it is not. Without an engine it is unpacked, also out of an archive.
 pub(crate) async fn found_in(
     store: Store<'_>,
     reference: &str,
@@ -134,16 +134,16 @@ pub(crate) async fn found_in(
             let gone = || unfit("the engine has it no more; run again".to_owned());
             (found.ok_or_else(gone)?, pulled)
         }
-        Store::Apptainer(apptainer) => {
+        Store::Unpacked(by) => {
             let Some(origin) = Origin::of(reference) else {
                 return Err(Error::Input(format!(
                     "image {reference} is no file, and {} takes nothing from a registry by a name \
                      that may come to mean another image; give an archive (`docker image save`), or \
                      its digest: REGISTRY/REPOSITORY@sha256:DIGEST",
-                    apptainer.describe()
+                    by.describe()
                 )));
             };
-            let (found, seconds) = sandbox(origin, cache).await?;
+            let (found, seconds) = sandbox(origin, by, cache).await?;
             let bytes = None;
             (found, Pulled { seconds, bytes })
         }

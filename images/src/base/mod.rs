@@ -8,7 +8,7 @@ pub(crate) mod filesystem;
 pub(crate) mod image;
 mod packages;
 pub(crate) mod ready;
-mod saved_image;
+pub(crate) mod saved_image;
 
 use std::{
     fs::{self, File},

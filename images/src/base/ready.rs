@@ -42,11 +42,15 @@ pub(crate) struct ReadyBase {
 impl ReadyBase {
     /// The files that its layers show together.
     pub(crate) fn filesystem(&self) -> Result<Filesystem> {
-        let mut files = Filesystem::default();
-        for BaseLayer { id, file, offset } in &self.layers {
-            let added = files.add(file, *offset, id.size_bytes);
-            added.map_err(|cause| at(file)(io::Error::other(cause)))?;
-        }
-        Ok(files)
+        shown(&self.layers)
     }
+}
+
+pub(super) fn shown(layers: &[BaseLayer]) -> Result<Filesystem> {
+    let mut files = Filesystem::default();
+    for BaseLayer { id, file, offset } in layers {
+        let added = files.add(file, *offset, id.size_bytes);
+        added.map_err(|cause| at(file)(io::Error::other(cause)))?;
+    }
+    Ok(files)
 }

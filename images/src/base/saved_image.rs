@@ -7,11 +7,12 @@ use std::{
 };
 
 use flate2::read::GzDecoder;
+use oci_spec::image::ImageConfiguration;
 
 use super::{
     archive::bad_archive,
     filesystem::{Filesystem, Place},
-    ready::BaseLayer,
+    ready::{BaseLayer, shown},
 };
 use crate::{
     Digest, Result,
@@ -31,12 +32,24 @@ struct SavedImage {
     layers: Vec<String>,
 }
 
-/// The layers of the image in an archive, and its environment.
-pub(super) fn image_layers(
-    file: &Path,
-    files: &Filesystem,
-    cache: &Cache,
-) -> Result<(Vec<BaseLayer>, Vec<String>)> {
+/// The image in an archive.
+pub(crate) struct SavedLayers {
+    pub(crate) layers: Vec<BaseLayer>,
+    /// Its configuration, whose digest is the image's ID.
+    pub(crate) id: Digest,
+    pub(crate) config: ImageConfiguration,
+}
+
+impl SavedLayers {
+    /// The files that its layers show together.
+    pub(crate) fn filesystem(&self, file: &Path) -> Result<Filesystem> {
+        let unreadable = |_| bad_archive(file, "a layer in it is no readable tar archive");
+        shown(&self.layers).map_err(unreadable)
+    }
+}
+
+/// What is in the archive of an image.
+pub(crate) fn image_layers(file: &Path, files: &Filesystem, cache: &Cache) -> Result<SavedLayers> {
     let find = |name: &str| {
         let missing = || bad_archive(file, format!("`{name}` is missing"));
         files.file(name).ok_or_else(missing)
@@ -50,10 +63,9 @@ pub(super) fn image_layers(
             format!("it holds {} images, expected one", images.len()),
         ));
     };
-    let config: oci_spec::image::ImageConfiguration = serde_json::from_slice(&read(&image.config)?)
+    let bytes = read(&image.config)?;
+    let config: ImageConfiguration = serde_json::from_slice(&bytes)
         .map_err(|_| bad_archive(file, "its configuration is not that of an image"))?;
-    let environment = config.config().as_ref();
-    let environment = environment.and_then(|config| config.env().clone());
     let expected = config.rootfs().diff_ids();
     if expected.len() != image.layers.len() {
         return Err(bad_archive(
@@ -70,7 +82,11 @@ pub(super) fn image_layers(
         };
         layers.push(member.layer(expected, cache)?);
     }
-    Ok((layers, environment.unwrap_or_default()))
+    Ok(SavedLayers {
+        layers,
+        id: Digest::of(&bytes),
+        config,
+    })
 }
 
 /// A layer's file in an image archive.

@@ -14,7 +14,7 @@ use std::{
     time::Instant,
 };
 
-use engine::Engine;
+use engine::{Apptainer, Engine, Unpacked};
 use futures_util::{StreamExt as _, future, stream};
 use record::ImageFacts;
 use serde::Serialize;
@@ -55,19 +55,32 @@ struct Sent {
     bytes: u64,
 }
 
-/// An assembled image, unpacked for Apptainer: what it is made of, and where it is.
+/// An assembled image, unpacked for what is to run it: what it is made of, and where it is.
 pub async fn unpacked(
     assembly: &Arc<Assembly>,
+    by: &Unpacked,
     cache: &Cache,
 ) -> Result<(ImageFacts, engine::ImageFacts)> {
     let origin = sandbox::Origin::Assembly(Arc::clone(assembly));
-    let (found, load_seconds) = sandbox::sandbox(origin, cache).await?;
+    let (found, load_seconds) = sandbox::sandbox(origin, by, cache).await?;
     let facts = ImageFacts {
         id: Some(found.id.clone()),
         load_seconds,
         ..assembly.facts.clone()
     };
     Ok((facts, found))
+}
+
+/// An image that its digest names, or its archive, unpacked in the cache by Apptainer, whoever made it.
+pub async fn unpacked_from(reference: &str, cache: &Cache) -> Result<engine::ImageFacts> {
+    let unpinned = || {
+        Error::Input(format!(
+            "image {reference}: expected REGISTRY/REPOSITORY@sha256:DIGEST, or an archive"
+        ))
+    };
+    let origin = sandbox::Origin::of(reference).ok_or_else(unpinned)?;
+    let by = Unpacked::Apptainer(Apptainer::default());
+    Ok(sandbox::sandbox(origin, &by, cache).await?.0)
 }
 
 /// An image that the engine has.

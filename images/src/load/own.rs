@@ -1,9 +1,9 @@
 //! Images of the user's own, made by whomever: what they are is asked of the engine, and of the
 //! Python in them.
 
-use std::{collections::BTreeMap, fs, io, path::Path, process::Stdio, time::Duration};
+use std::{collections::BTreeMap, fs, io, path::PathBuf, process::Stdio, time::Duration};
 
-use engine::{Apptainer, ContainerSpec, Engine, ImageFacts as Declared, Owner, Store, User};
+use engine::{ContainerSpec, Engine, ImageFacts as Declared, Owner, Store, Unpacked, User};
 use record::{ImageFacts, ImageParts};
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -41,8 +41,8 @@ struct Inventory {
     packages: BTreeMap<String, String>,
 }
 
-/// An image by its reference, name or ID in the engine, or its archive where it is Apptainer that is
-/// to run it: any, whoever made it. One with a digest is pulled where it is not there, and no other.
+/// An image by its reference, name or ID in the engine, or its archive where there is no
+/// engine: any, whoever made it. One with a digest is pulled where it is not there, and no other.
 /// `python`: the interpreter that says what it holds.
 pub async fn own_image(
     store: Store<'_>,
@@ -70,7 +70,7 @@ pub async fn own_image(
     };
     let told = match store {
         Store::Engine(engine) => in_container(engine, &spec).await,
-        Store::Apptainer(apptainer) => in_sandbox(apptainer, &found, &spec).await,
+        Store::Unpacked(by) => in_sandbox(by, &found, &spec).await,
     };
     let inventory = match told.and_then(|(code, said)| inventory(code, &said)) {
         Ok(inventory) => inventory,
@@ -151,15 +151,13 @@ async fn in_container(engine: &Engine, spec: &ContainerSpec) -> Result<Told> {
     Ok((exit.code, fs::read(&log).map_err(at(&log))?))
 }
 
-async fn in_sandbox(apptainer: &Apptainer, image: &Declared, spec: &ContainerSpec) -> Result<Told> {
+async fn in_sandbox(by: &Unpacked, image: &Declared, spec: &ContainerSpec) -> Result<Told> {
     let folder = tempfile::tempdir().map_err(at(&std::env::temp_dir()))?;
-    let command = apptainer.command(image, spec, folder.path(), false)?;
+    let command = by.command(image, spec, folder.path(), false)?;
+    let program = PathBuf::from(command.get_program());
     let mut command = tokio::process::Command::from(command);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(at(Path::new("apptainer")))?;
+    let mut child = command.kill_on_drop(true).spawn().map_err(at(&program))?;
     let (output, errors) = (child.stdout.take(), child.stderr.take());
     let told = async {
         let (output, errors) = tokio::try_join!(beginning(output), beginning(errors))?;
@@ -169,7 +167,7 @@ async fn in_sandbox(apptainer: &Apptainer, image: &Declared, spec: &ContainerSpe
         let seconds = PATIENCE.as_secs();
         return Err(Error::Trouble(format!("no answer in {seconds} s")));
     };
-    let (status, said) = told.map_err(at(Path::new("apptainer")))?;
+    let (status, said) = told.map_err(at(&program))?;
     Ok((status.code().map(i64::from), said))
 }
 

@@ -101,7 +101,7 @@ pub async fn ready_made(store: Store<'_>, reference: &str, cache: &Cache) -> Res
             container.remove().await?;
             looked
         }
-        (None, Store::Apptainer(_)) => Ok(Some("it is not unpacked; run again".to_owned())),
+        (None, Store::Unpacked(_)) => Ok(Some("it is not unpacked; run again".to_owned())),
     };
     if let Some(problem) = looked? {
         return Err(unfit(problem));

@@ -1,4 +1,4 @@
-//! Images as Apptainer runs them: unpacked once into the cache, by ID.
+//! Images as they run without an engine: unpacked once into the cache, by ID.
 
 use std::{
     ffi::OsString,
@@ -8,13 +8,15 @@ use std::{
     time::Instant,
 };
 
-use engine::{Apptainer, ImageFacts};
+use engine::{Apptainer, ImageFacts, Unpacked};
 use oci_spec::image::{ImageConfiguration, ImageIndex, ImageManifest};
 use serde::de::DeserializeOwned;
 
 use crate::{
     Assembly, Error, Result,
-    base::{filesystem::Filesystem, image::is_pinned},
+    base::{
+        archive::bad_archive, filesystem::Filesystem, image::is_pinned, saved_image::image_layers,
+    },
     error::at,
     load::blocking,
     program,
@@ -87,13 +89,19 @@ impl Origin {
 }
 
 /// An image in its own folder of the cache, as it is known there, and the seconds that it took to
-/// unpack it where it was not there. Two who want it at once make it once.
-pub(crate) async fn sandbox(origin: Origin, cache: &Cache) -> Result<(ImageFacts, Option<f64>)> {
+/// unpack it where it was not there, `by` what is to run it. Two who want it at once make it once.
+pub(crate) async fn sandbox(
+    origin: Origin,
+    by: &Unpacked,
+    cache: &Cache,
+) -> Result<(ImageFacts, Option<f64>)> {
     let cache = cache.clone();
+    let by_apptainer = matches!(by, Unpacked::Apptainer(_));
     blocking(move || {
+        let kind = if by_apptainer { "sandbox" } else { "root" };
         let note = cache.note_path(
             "layers",
-            format!("sandbox {}", origin.key(&cache)?).as_bytes(),
+            format!("{kind} {}", origin.key(&cache)?).as_bytes(),
         );
         let known = || {
             let facts = read_note::<ImageFacts>(&note)?;
@@ -110,7 +118,11 @@ pub(crate) async fn sandbox(origin: Origin, cache: &Cache) -> Result<(ImageFacts
             return Ok((facts, None));
         }
         let began = Instant::now();
-        let facts = unpack(&origin, &cache)?;
+        let facts = if by_apptainer {
+            unpack(&origin, &cache)?
+        } else {
+            write_root(&origin, &cache)?
+        };
         cache.write_note(&note, &facts)?;
         Ok((facts, Some(began.elapsed().as_secs_f64())))
     })
@@ -147,7 +159,7 @@ fn unpack(origin: &Origin, cache: &Cache) -> Result<ImageFacts> {
             "Apptainer cannot unpack the image {name}:\n{tail}\n{next}"
         )));
     }
-    let mut facts = declared(&aside.join(Apptainer::BLOBS))?;
+    let facts = laid_out(&aside.join(Apptainer::BLOBS))?;
     if let Origin::Assembly(assembly) = origin
         && facts.id != assembly.config_id.to_string()
     {
@@ -156,11 +168,55 @@ fn unpack(origin: &Origin, cache: &Cache) -> Result<ImageFacts> {
             facts.id, assembly.config_id
         )));
     }
-    make_workdir(&root, &facts.workdir)?;
-    let place = cache.folder(SANDBOXES).join(facts.id.replace(':', "-"));
+    keep(&root, facts, "", cache)
+}
+
+/// The same by this program alone, out of an archive.
+fn write_root(origin: &Origin, cache: &Cache) -> Result<ImageFacts> {
+    let scratch = cache.scratch()?;
+    let file = match origin {
+        Origin::Registry(reference) => {
+            return Err(Error::Input(format!(
+                "image {reference}: `--engine chroot` takes nothing from a registry; give its archive: \
+                 `docker image save`, or `skopeo copy docker://{reference} docker-archive:FILE.tar`"
+            )));
+        }
+        Origin::Archive(file) => file.clone(),
+        Origin::Assembly(assembly) => {
+            let file = scratch.path().join("image.tar");
+            assembly.write_archive(&file, cache)?;
+            file
+        }
+    };
+    let members = Filesystem::of_archive(&file).map_err(|cause| bad_archive(&file, cause))?;
+    let saved = image_layers(&file, &members, cache)?;
+    let files = saved.filesystem(&file)?;
+    let root = scratch.path().join("root");
+    fs::create_dir(&root).map_err(at(&root))?;
+    {
+        let mut meter = cache.start(Action::Unpack, &origin.name(), Some(files.size_bytes()));
+        let written = files.write_to(&root, |done| meter.advance_to(done));
+        written.map_err(|error| match error.kind() {
+            io::ErrorKind::Other => bad_archive(&file, error.to_string()),
+            _ => at(&root)(error),
+        })?;
+    }
+    keep(
+        &root,
+        declared(saved.id.to_string(), &saved.config),
+        "-root",
+        cache,
+    )
+}
+
+/// Puts an unpacked image into the cache.
+fn keep(root: &Path, mut facts: ImageFacts, end: &str, cache: &Cache) -> Result<ImageFacts> {
+    make_workdir(root, &facts.workdir)?;
+    let name = facts.id.replace(':', "-") + end;
+    let place = cache.folder(SANDBOXES).join(name);
     // The same image may have come from elsewhere: one folder is whole as the other.
     if !place.is_dir()
-        && let Err(error) = fs::rename(&root, &place)
+        && let Err(error) = fs::rename(root, &place)
         && !place.is_dir()
     {
         return Err(at(&place)(error));
@@ -191,7 +247,7 @@ fn make_workdir(root: &Path, workdir: &str) -> Result<()> {
 
 /// What the one image of an OCI layout declares; its ID is its configuration's digest, as engines
 /// that load or pull it say.
-fn declared(layout: &Path) -> Result<ImageFacts> {
+fn laid_out(layout: &Path) -> Result<ImageFacts> {
     fn read<T: DeserializeOwned>(file: &Path) -> Result<T> {
         let bytes = fs::read(file).map_err(at(file))?;
         serde_json::from_slice(&bytes).map_err(|error| at(file)(error.into()))
@@ -204,13 +260,16 @@ fn declared(layout: &Path) -> Result<ImageFacts> {
     };
     let manifest: ImageManifest = read(&blob(first.digest().as_ref()))?;
     let id = manifest.config().digest().to_string();
-    let image: ImageConfiguration = read(&blob(&id))?;
+    Ok(declared(id.clone(), &read(&blob(&id))?))
+}
+
+fn declared(id: String, image: &ImageConfiguration) -> ImageFacts {
     let config = image.config().clone().unwrap_or_default();
     let pair = |pair: &String| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         (name.to_owned(), value.to_owned())
     };
-    Ok(ImageFacts {
+    ImageFacts {
         id,
         layers: image.rootfs().diff_ids().clone(),
         labels: config
@@ -227,7 +286,7 @@ fn declared(layout: &Path) -> Result<ImageFacts> {
         workdir: config.working_dir().clone().unwrap_or_default(),
         architecture: Some(image.architecture().to_string()),
         ..ImageFacts::default()
-    })
+    }
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ const FOLDERS: [&str; 8] = [
 ];
 /// Compressed layers, as registries have them.
 pub(crate) const PUSHED: &str = "pushed";
-/// Images that are unpacked for Apptainer, by their IDs.
+/// Images that are unpacked, by their IDs.
 pub(crate) const SANDBOXES: &str = "sandboxes";
 /// Scenario binaries, by what they were made from.
 const PROGRAMS: &str = "programs";

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command, sync::Arc, time::Duration};
 
-use engine::{Apptainer, ContainerSpec, Endpoint, Engine, Store};
+use engine::{Apptainer, ContainerSpec, Endpoint, Engine, Store, Unpacked};
 use images::{
     Assembly, Loaded, ensure,
     inventory::{self, Present},
@@ -111,6 +111,26 @@ async fn an_image_travels_in_an_archive_and_says_what_it_is() {
     let log = run(&engine, &loaded.id, &world).await;
     assert!(log.contains("answer 42"), "{log}");
     clear(&engine, &world.image).await;
+    // Unpacked it is the same: what its labels say was found in its root.
+    let assembly = Arc::new(assembly);
+    for by in ways() {
+        let archive = plain.to_str().unwrap();
+        let store = Store::Unpacked(&by);
+        let read = ready_made(store, archive, &cache).await.unwrap();
+        let (_, made) = images::unpacked(&assembly, &by, &cache).await.unwrap();
+        let id = assembly.config_id.to_string();
+        assert_eq!((&read.id, &made.id), (&id, &id));
+        assert_eq!(read.declared.root, made.root);
+        assert_eq!(read.facts.parts.unwrap().libraries, built.libraries);
+    }
+}
+
+fn ways() -> [Unpacked; 2] {
+    [
+        Apptainer::find().map(Unpacked::Apptainer),
+        Unpacked::chroot(),
+    ]
+    .map(Result::unwrap)
 }
 
 #[tokio::test]
@@ -298,11 +318,16 @@ async fn refused(engine: &Engine, reference: &str, world: &World, says: &str) {
     let save = ["image", "save", "--output", archive, reference];
     let status = Command::new("docker").args(save).status().unwrap();
     assert!(status.success(), "{save:?}");
-    let apptainer = Apptainer::find().unwrap();
-    let error = ready_made(Store::Apptainer(&apptainer), archive, &world.cache())
-        .await
-        .unwrap_err();
-    assert!(error.to_string().contains(says), "{error}");
+    let ways = [
+        Apptainer::find().map(Unpacked::Apptainer),
+        Unpacked::chroot(),
+    ];
+    for by in ways.map(Result::unwrap) {
+        let error = ready_made(Store::Unpacked(&by), archive, &world.cache())
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    }
     engine.untag(reference).await.unwrap();
 }
 

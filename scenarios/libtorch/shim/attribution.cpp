@@ -87,7 +87,7 @@ class Log {
 };
 
 // Written by the thread that takes the step, while no backward runs; read by those of backward.
-std::shared_ptr<Log> current;
+std::shared_ptr<Log> current_log;
 std::atomic<bool> is_recording{false};
 at::CallbackHandle callback = 0;
 
@@ -107,7 +107,7 @@ struct Reporter : c10::MemoryReportingInfoBase {
 std::unique_ptr<at::ObserverContext> node_begins(const at::RecordFunction& function) {
   // Those that gather gradients have no number, and belong to the node before.
   if (is_recording.load(std::memory_order_acquire) && function.seqNr() >= 0) {
-    current->add(kNode, static_cast<uint64_t>(function.seqNr()), 0);
+    current_log->add(kNode, static_cast<uint64_t>(function.seqNr()), 0);
   }
   return nullptr;
 }
@@ -122,11 +122,11 @@ void torchgauge_attribution_begin(bool cuda, int32_t index, Failure* failure) no
     TORCH_CHECK(!is_recording.load(), "a step is being attributed already");
     const auto type = cuda ? c10::DeviceType::CUDA : c10::DeviceType::CPU;
     const auto place = static_cast<c10::DeviceIndex>(cuda ? index : -1);
-    current = std::make_shared<Log>(c10::Device(type, place));
+    current_log = std::make_shared<Log>(c10::Device(type, place));
     callback = at::addGlobalCallback(
         at::RecordFunctionCallback(node_begins).scopes({at::RecordScope::BACKWARD_FUNCTION}));
     c10::ThreadLocalDebugInfo::_push(
-        c10::DebugInfoKind::PROFILER_STATE, std::make_shared<Reporter>(current));
+        c10::DebugInfoKind::PROFILER_STATE, std::make_shared<Reporter>(current_log));
     is_recording.store(true, std::memory_order_release);
   });
 }
@@ -139,7 +139,7 @@ void torchgauge_attribution_end(void* into, EntriesVisit visit, Failure* failure
     }
     c10::ThreadLocalDebugInfo::_pop(c10::DebugInfoKind::PROFILER_STATE);
     at::removeCallback(callback);
-    const auto log = std::move(current);
+    const auto log = std::move(current_log);
     if (visit == nullptr) {
       return;
     }
@@ -156,7 +156,7 @@ bool torchgauge_attribution_add(int32_t kind, uint64_t what, Failure* failure) n
     return false;
   }
   torchgauge::guarded(failure, [&] {
-    current->add(static_cast<Kind>(kind), what, at::sequence_number::peek());
+    current_log->add(static_cast<Kind>(kind), what, at::sequence_number::peek());
   });
   return true;
 }

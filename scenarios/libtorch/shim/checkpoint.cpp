@@ -163,7 +163,6 @@ class Frame : public std::enable_shared_from_this<Frame> {
     // Saved as a node would: inside another checkpoint, that one's hooks take them.
     for (const auto& input : inputs) {
       inputs_.emplace_back(input, /*is_output=*/false);
-      wants_gradient_.push_back(input.requires_grad());
     }
   }
 
@@ -255,8 +254,10 @@ class Frame : public std::enable_shared_from_this<Frame> {
   void compute_again() {
     TensorList inputs;
     inputs.reserve(inputs_.size());
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      inputs.push_back(inputs_[i].unpack().detach().requires_grad_(wants_gradient_[i]));
+    for (const auto& input : inputs_) {
+      // Not detached, as in PyTorch: autocast would keep its cast of a leaf, and share it between uses
+      // that forward cast one by one.
+      inputs.push_back(input.unpack());
     }
     const at::AutoGradMode with_gradients(true);
     const RandomScope random(random_);
@@ -284,7 +285,6 @@ class Frame : public std::enable_shared_from_this<Frame> {
   RandomState random_;
   torchgauge::AutocastState autocast_;
   std::vector<SavedVariable> inputs_;
-  std::vector<bool> wants_gradient_;
   std::vector<std::weak_ptr<Place>> places_;
   std::recursive_mutex mutex_;
 };

@@ -303,7 +303,7 @@ std::unique_ptr<SavedVariableHooks> Pass::hooks() {
   return std::make_unique<KeptHooks>(shared_from_this());
 }
 
-thread_local std::shared_ptr<Pass> current;
+thread_local std::shared_ptr<Pass> current_pass;
 
 } // namespace
 
@@ -335,19 +335,19 @@ void torchgauge_keep_free(std::shared_ptr<Keeper>* keeper, Failure* failure) noe
 
 // The thread's next blocks are those of one forward.
 void torchgauge_keep_begin(const std::shared_ptr<Keeper>* keeper, Failure* failure) noexcept {
-  guarded(failure, [&] { current = std::make_shared<Pass>(*keeper); });
+  guarded(failure, [&] { current_pass = std::make_shared<Pass>(*keeper); });
 }
 
 void torchgauge_keep_end() noexcept {
-  current.reset();
+  current_pass.reset();
 }
 
 // Whether what the block saves goes through hooks until it is left.
 bool torchgauge_keep_enter(bool is_last, Failure* failure) noexcept {
   bool is_hooked = false;
   guarded(failure, [&] {
-    if (current && at::GradMode::is_enabled() && current->enter(is_last)) {
-      torchgauge::hook_sources.push_back(current.get());
+    if (current_pass && at::GradMode::is_enabled() && current_pass->enter(is_last)) {
+      torchgauge::hook_sources.push_back(current_pass.get());
       is_hooked = true;
     }
   });

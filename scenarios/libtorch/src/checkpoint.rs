@@ -34,6 +34,9 @@ type Body = Box<dyn Fn(&[Tensor]) -> Result<Tensor> + Send>;
 /// On a GPU, backward calls the body from another thread: hence `Send`. To share a block's
 /// parameters with the model, capture an `Arc<Mutex<Block>>`, or shallow clones.
 ///
+/// A body must not change its inputs in place: the second computation would start from what the first
+/// left, and change it again.
+///
 /// A panic in the body, in forward or in backward, becomes an [`Error`]: here, or in the
 /// function that runs backward.
 pub fn run(

@@ -168,6 +168,22 @@ fn the_body_runs_again_in_backward_and_dies_with_the_graph() {
     );
 }
 
+/// Autocast would keep its cast of a leaf, which it makes anew each time in forward.
+#[test]
+fn the_second_computation_gets_no_leaf_where_the_first_had_none() {
+    let _turn = alone();
+    let leaves = Arc::new(Mutex::new(Vec::new()));
+    let found = Arc::clone(&leaves);
+    let middle = Tensor::ones([3], CPU).set_requires_grad(true) * 2.0;
+    let output = checkpoint::run(&middle, move |input| {
+        found.lock().unwrap().push(input.is_leaf());
+        Ok(input.f_mul(input)?)
+    })
+    .unwrap();
+    autograd::backward(&output.sum(Kind::Float)).unwrap();
+    assert_eq!(*leaves.lock().unwrap(), [false, false]);
+}
+
 #[test]
 fn without_gradients_the_body_runs_once_and_is_given_back() {
     let _turn = alone();

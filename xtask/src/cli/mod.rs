@@ -59,7 +59,7 @@ pub(crate) struct SourceArgs {
 pub(crate) struct TargetArgs {
     /// An image in `images/`, all that match a pattern (`torch-*-cpu`), a spec's file, or a complete
     /// image, for which nothing is built: `NAME:TAG` in the engine, or `NAME@sha256:…`, which is
-    /// pulled where the engine lacks it, or, for Apptainer, its archive `FILE.tar`; may be given
+    /// pulled where the engine lacks it, or, without an engine, its archive `FILE.tar`; may be given
     /// several times. Default: the one that fits the device
     #[arg(long, value_name = "NAME|FILE|REFERENCE")]
     pub(crate) image: Vec<String>,

@@ -1,13 +1,17 @@
-//! `torchgauge pod`: what the containers of a Pod do, on behalf of `--engine kubernetes`, and what a step
-//! of Pyxis does before its container.
+//! `torchgauge pod`: what the containers of a Pod do, on behalf of `--engine kubernetes`, and what comes
+//! before the container of a step of Slurm's.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, process::exit};
 
-use bench_suite::executors::{mounts, parcel};
+use bench_suite::executors::{mounts, parcel, step_spec};
 use clap::Subcommand;
 
-use super::node::{self, NodeArgs};
+use super::{
+    bench::prepare::cache,
+    node::{self, NodeArgs},
+};
 use crate::{
+    cli::SourceArgs,
     error::{Error, Result, reading, writing},
     printer::Printer,
 };
@@ -28,6 +32,21 @@ pub(crate) enum PodCommand {
     Run(NodeArgs),
     /// Copy what a run may write to
     Copy { from: PathBuf, to: PathBuf },
+    /// Carry out a bundle in the namespaces of this process
+    Enter { bundle: PathBuf },
+    /// Write the OCI bundle of a run, with its image unpacked in the cache, and the mounts
+    /// `SOURCE:TARGET[:ro],…`
+    Bundle {
+        image: String,
+        to: PathBuf,
+        mounts: String,
+        #[arg(long)]
+        workdir: Option<String>,
+        #[arg(long)]
+        writable: bool,
+        #[command(flatten)]
+        sources: SourceArgs,
+    },
 }
 
 pub(crate) async fn run(command: &PodCommand, printer: &Printer) -> Result<()> {
@@ -67,5 +86,24 @@ pub(crate) async fn run(command: &PodCommand, printer: &Printer) -> Result<()> {
             fs::create_dir_all(above).map_err(writing(above))?;
             mounts::copy_to(from, to).map_err(|error| Error::Trouble(error.to_string()))
         }
+        PodCommand::Bundle {
+            image,
+            to,
+            mounts,
+            workdir,
+            writable,
+            sources,
+        } => {
+            let cache = cache(printer)?;
+            let found = images::unpacked_from(image, &cache).await?;
+            cache.trim(sources.cache_size.0)?;
+            let spec = step_spec(&found, mounts, workdir.as_deref(), *writable);
+            Ok(engine::write_bundle(to, &found, &spec)?)
+        }
+        // As Apptainer writes what was not the command's own doing.
+        PodCommand::Enter { bundle } => exit(engine::enter(bundle).unwrap_or_else(|error| {
+            printer.note(&format!("FATAL: {error}"));
+            255
+        })),
     }
 }

@@ -1,5 +1,5 @@
-//! `--engine apptainer`: the real one, that of `.ci/apptainer`, and programs in images with this
-//! machine's Python.
+//! `--engine apptainer`, the real one of `.ci/apptainer`, and `--engine chroot`: programs in images with
+//! this machine's Python.
 
 use std::{
     fs,
@@ -16,7 +16,8 @@ use crate::{
     support::{Home, Running, until},
 };
 
-const OLD: &str = "torchgauge-test/apptainer:old";
+pub(crate) const OLD: &str = "torchgauge-test/apptainer:old";
+pub(crate) const NEW: &str = "torchgauge-test/apptainer:new";
 
 /// The folder with the archives `old.tar`, `new.tar` (a step takes twice as long) and `broken.tar`
 /// (its entry point is not there), and with the cache that the tests share.
@@ -51,14 +52,15 @@ impl Home {
     }
 
     /// A session of this script in the folder `s`, with these words before the command.
-    pub(crate) fn in_apptainer(&self, words: &str) -> Running {
-        self.command_in("s", words, &format!("{} /work/train.py", python().0))
+    pub(crate) fn in_unpacked(&self, engine: &str, words: &str) -> Running {
+        let command = format!("{} /work/train.py", python().0);
+        self.command_in("s", engine, words, &command)
     }
 
-    fn command_in(&self, name: &str, words: &str, command: &str) -> Running {
+    fn command_in(&self, name: &str, engine: &str, words: &str, command: &str) -> Running {
         let line = format!(
             "exec env XDG_CACHE_HOME={folder}/cache cargo xtask bench --device cpu \
-             --engine apptainer --out {out} --mount {script}:/work/train.py {words} -- {command}",
+             --engine {engine} --out {out} --mount {script}:/work/train.py {words} -- {command}",
             folder = folder().display(),
             out = self.path(name).display(),
             script = self.path("train.py").display(),
@@ -88,10 +90,10 @@ impl Home {
 
     /// Processes whose run's folder lies in the session.
     fn processes(&self) -> usize {
-        let own = format!("TORCHGAUGE_RUN_FOLDER={}/", self.path("s").display());
+        let own = format!("\0TORCHGAUGE_RUN_FOLDER={}/", self.path("s").display());
         let processes = fs::read_dir("/proc").expect("/proc").flatten();
         let environments = processes.map(|entry| fs::read(entry.path().join("environ")));
-        let is_own = |all: &Vec<u8>| String::from_utf8_lossy(all).contains(&own);
+        let is_own = |all: &Vec<u8>| format!("\0{}", String::from_utf8_lossy(all)).contains(&own);
         environments.flatten().filter(is_own).count()
     }
 
@@ -100,6 +102,12 @@ impl Home {
         assert!(!self.path("s/work").exists(), "a run's folder was left");
     }
 }
+
+/// What runs images that are unpacked, and what it lacks.
+const ENGINES: [(&str, &str, &[&str]); 2] = [
+    ("apptainer", "in containers: Apptainer", &[]),
+    ("chroot", "in an image's unpacked root", &["network"]),
+];
 
 pub(crate) fn image(name: &str) -> String {
     folder().join(format!("{name}.tar")).display().to_string()
@@ -131,11 +139,15 @@ for _ in range(3):
 
 #[test]
 fn two_images_are_compared_and_are_those_that_an_engine_has() {
+    ENGINES.into_iter().for_each(compare_two_images);
+}
+
+fn compare_two_images((engine, place, lacks): (&str, &str, &[&str])) {
     let home = Home::new();
     home.script(LOOP);
     let words = "--image OLD --image NEW --samples-per-step 8 --steps 10 --blocks 3";
-    let told = home.in_apptainer(words).ends_with(0);
-    assert!(told.contains("in containers: Apptainer"), "{told}");
+    let told = home.in_unpacked(engine, words).ends_with(0);
+    assert!(told.contains(place), "{told}");
     assert!(
         told.contains("partly isolated: 6 runs were without"),
         "{told}"
@@ -146,10 +158,7 @@ fn two_images_are_compared_and_are_those_that_an_engine_has() {
     let facts = &session.images[0];
     assert_eq!(facts.id.as_ref(), Some(&id));
     assert_eq!(facts.flavour, "2.98.0+fake");
-    assert_eq!(
-        (session.engine.kind.as_str(), records.len()),
-        ("apptainer", 6)
-    );
+    assert_eq!((session.engine.kind.as_str(), records.len()), (engine, 6));
     let rate = |name: &str| -> f64 {
         let of = records.iter().filter(|record| record.image.ends_with(name));
         of.map(|record| {
@@ -169,7 +178,7 @@ fn two_images_are_compared_and_are_those_that_an_engine_has() {
             "limit of processes",
             "user of its own",
         ];
-        assert_eq!(record.isolation.missing, missing);
+        assert_eq!(record.isolation.missing, [&missing, lacks].concat());
         assert!(
             home.log(record).starts_with("entered\n"),
             "{}",
@@ -187,10 +196,22 @@ fn two_images_are_compared_and_are_those_that_an_engine_has() {
         assert!(notes.contains("ended by SIGTERM"), "{notes}");
     }
     home.nothing_is_left();
+    let words = format!(
+        "--image {OLD} --image {NEW} --samples-per-step 8 --steps 10 --blocks 3 --mount {}:/work/train.py",
+        home.path("train.py").display()
+    );
+    let command = format!("{} /work/train.py", python().0);
+    home.has_verdicts_of_containers("s", &words, &command);
 }
 
 #[test]
-fn a_program_in_apptainer_has_what_was_asked_for_and_no_more() {
+fn a_program_has_what_was_asked_for_and_no_more() {
+    for (engine, ..) in ENGINES {
+        has_what_was_asked_for(engine);
+    }
+}
+
+fn has_what_was_asked_for(engine: &str) {
     let home = Home::new();
     home.script(
         "
@@ -204,6 +225,7 @@ print(json.dumps({
     'writes': [p for p in ('/opt', '/work', '/tmp', '/data', '/scratch') if os.access(p, os.W_OK)],
     'shm': os.statvfs('/dev/shm').f_files - os.statvfs('/dev/shm').f_ffree,
     'root': os.path.exists('/root/.cargo'),
+    'kernel': [p for p in ('/proc/sys/vm/swappiness', '/sys/kernel', '/sys/fs/cgroup') if os.access(p, os.W_OK)],
 }))
 open('/scratch/of-run', 'w').write('x')
 ",
@@ -215,12 +237,19 @@ open('/scratch/of-run', 'w').write('x')
         home.path("secrets").display(),
         home.path("scratch").display()
     );
-    home.in_apptainer(&words).ends_with(0);
+    home.in_unpacked(engine, &words).ends_with(0);
     let (_, records) = home.read("s");
     let log = home.log(&records[0]);
+    if engine == "apptainer" {
+        let network = r#""network": ["lo"]"#;
+        assert!(log.contains(network), "no {network} in {log}");
+    } else {
+        // Not even where root calls it.
+        assert!(log.contains(r#""kernel": []"#), "{log}");
+    }
     for expect in [
         r#""folder": "/opt", "home": "/tmp", "secret": "a,b\"$(id)", "site": null"#,
-        r#""network": ["lo"], "data": [], "address": "127.0.0.1""#,
+        r#""data": [], "address": "127.0.0.1""#,
         r#""capabilities": "0000000000000000", "processes": ["1"]"#,
         r#""writes": ["/tmp", "/data", "/scratch"]"#,
         r#""root": false"#,
@@ -233,8 +262,53 @@ open('/scratch/of-run', 'w').write('x')
     );
 }
 
+/// As on a cluster: who owns what an overlay leaves may not look into it.
 #[test]
-fn ranks_in_apptainer_are_told_apart() {
+fn who_is_not_root_has_a_writable_root_that_goes_with_the_run() {
+    let home = Home::new();
+    let (tool, archive) = (home.path("torchgauge"), home.path("old.tar"));
+    fs::copy(env!("CARGO_BIN_EXE_torchgauge"), &tool).expect("a program");
+    fs::copy(image("old"), archive).expect("an image");
+    home.script(
+        "
+import os, sys
+import torch
+open('/opt/written', 'w')
+os.mkdir('/opt/closed', 0)
+optimizer = torch.optim.SGD([torch.Parameter()])
+optimizer.step()
+",
+    );
+    run("chown", &["-R", "nobody", home.path("").to_str().unwrap()]);
+    let line = format!(
+        "cd {} && exec runuser -u nobody -- env HOME=$PWD XDG_CACHE_HOME=$PWD/cache ./torchgauge bench --device cpu \
+         --engine chroot --image old.tar --blocks 1 --writable --until-exit --out s \
+         --mount train.py:/work/train.py -- {} /work/train.py",
+        home.path("").display(),
+        python().0
+    );
+    home.shell("s", &line).ends_with(0);
+    let warnings = &home.read("s").1[0].warnings;
+    assert!(
+        warnings.contains(&"the run kept the network".to_owned()),
+        "{warnings:?}"
+    );
+    let unpacked = fs::read_dir(home.path("cache/torchgauge/sandboxes")).expect("a cache");
+    for root in unpacked.flatten() {
+        assert!(root.path().join("opt/entry.py").exists());
+        assert!(!root.path().join("opt/written").exists());
+    }
+    home.nothing_is_left();
+}
+
+#[test]
+fn ranks_are_told_apart() {
+    for (engine, ..) in ENGINES {
+        tells_ranks_apart(engine);
+    }
+}
+
+fn tells_ranks_apart(engine: &str) {
     let home = Home::new();
     home.script(
         "
@@ -250,12 +324,12 @@ for step in range(100000):
 ",
     );
     let words = "--image OLD --blocks 1 --ranks 2 --steps 10";
-    home.in_apptainer(words).ends_with(0);
+    home.in_unpacked(engine, words).ends_with(0);
     let (_, records) = home.read("s");
     let median = |rank: usize| records[0].ranks[rank].values["step_median_seconds"];
     assert!(median(1) > 1.5 * median(0), "{} {}", median(0), median(1));
     fs::remove_dir_all(home.path("s")).expect("a session");
-    home.in_apptainer(&format!("{words} --env KILLED=1"))
+    home.in_unpacked(engine, &format!("{words} --env KILLED=1"))
         .ends_with(3);
     let failure = home.read("s").1[0].outcome.message().to_owned();
     assert!(failure.contains("rank 1: ended by signal 9"), "{failure}");
@@ -263,7 +337,13 @@ for step in range(100000):
 }
 
 #[test]
-fn what_goes_wrong_in_apptainer_has_its_name() {
+fn what_goes_wrong_has_its_name() {
+    for (engine, ..) in ENGINES {
+        names_what_goes_wrong(engine);
+    }
+}
+
+fn names_what_goes_wrong(engine: &str) {
     let home = Home::new();
     home.script(LOOP);
     let python = python().0;
@@ -291,7 +371,7 @@ fn what_goes_wrong_in_apptainer_has_its_name() {
             "time-limit",
             "limits.time",
         ),
-        // What a program exits with itself is not Apptainer's word.
+        // What a program exits with itself is no word of what started it.
         (
             "d",
             "--image OLD",
@@ -304,7 +384,7 @@ fn what_goes_wrong_in_apptainer_has_its_name() {
             &*format!("--image {broken}"),
             python.clone(),
             "image-broken",
-            "/no/entry: no such file",
+            "/no/entry: ",
         ),
         (
             "f",
@@ -315,7 +395,7 @@ fn what_goes_wrong_in_apptainer_has_its_name() {
         ),
     ] {
         let words = format!("{words} --blocks 1");
-        home.command_in(name, &words, &command).ends_with(3);
+        home.command_in(name, engine, &words, &command).ends_with(3);
         let (_, records) = home.read(name);
         let failure = records[0].outcome.failure().expect("a failure");
         assert_eq!(failure.reason.word(), reason, "{name}: {failure:?}");
@@ -324,15 +404,19 @@ fn what_goes_wrong_in_apptainer_has_its_name() {
 }
 
 #[test]
-fn ctrl_c_and_kill_9_leave_nothing_of_apptainer_and_the_session_goes_on() {
-    for signal in [Signal::INT, Signal::KILL] {
+fn ctrl_c_and_kill_9_leave_nothing_and_the_session_goes_on() {
+    let both = ENGINES.map(|(engine, ..)| [(engine, Signal::INT), (engine, Signal::KILL)]);
+    for (engine, signal) in both.concat() {
         let home = Home::new();
         home.script(HANGS);
         fs::create_dir(home.path("gate")).expect("a folder");
         fs::write(home.path("gate/hang"), "").expect("a file");
         let gate = home.path("gate");
-        let words = "--image OLD --blocks 2 --steps 1 --until-exit --mount";
-        let running = home.in_apptainer(&format!("{words} {}:/gate", gate.display()));
+        // An archive beside the caller is found again, wherever the session goes on.
+        fs::create_dir_all(home.path("bin")).expect("a folder");
+        fs::copy(image("old"), home.path("bin/old.tar")).expect("an archive");
+        let words = "--image ./old.tar --blocks 2 --steps 1 --until-exit --mount";
+        let running = home.in_unpacked(engine, &format!("{words} {}:/gate", gate.display()));
         running.until_records(1);
         running.until_it_runs();
         until(|| home.processes() == 2);
@@ -354,10 +438,17 @@ fn ctrl_c_and_kill_9_leave_nothing_of_apptainer_and_the_session_goes_on() {
 }
 
 #[test]
-fn a_block_of_slurm_runs_in_apptainer() {
+fn a_block_of_slurm_runs_in_an_unpacked_image() {
+    for (engine, ..) in ENGINES {
+        run_a_block_of_slurm(engine);
+    }
+}
+
+fn run_a_block_of_slurm(engine: &str) {
     let home = Home::new();
     home.script(LOOP);
-    fs::write(home.path("profile.yaml"), "version: 1\nengine: apptainer\n").expect("a profile");
+    let profile = format!("version: 1\nengine: {engine}\n");
+    fs::write(home.path("profile.yaml"), profile).expect("a profile");
     let line = format!(
         "exec env SLURM_CONF={} XDG_CACHE_HOME={}/cache cargo xtask bench --device cpu \
          --engine slurm:{} --out {} --mount {}:/work/train.py --image {} --blocks 1 --steps 5 \
@@ -374,6 +465,6 @@ fn a_block_of_slurm_runs_in_apptainer() {
     let (session, records) = home.read("s");
     assert!(session.complete);
     assert_eq!(records[0].outcome, Outcome::Ok);
-    assert_eq!(records[0].isolation.engine, "apptainer");
+    assert_eq!(records[0].isolation.engine, engine);
     assert!(records[0].host.starts_with("node"), "{}", records[0].host);
 }

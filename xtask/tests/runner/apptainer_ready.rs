@@ -9,22 +9,31 @@ use crate::{
 };
 
 #[test]
-fn what_apptainer_cannot_unpack_is_said_before_anything_runs() {
+fn what_cannot_be_unpacked_is_said_before_anything_runs() {
     let home = Home::new();
     home.script("");
     let whole = fs::read(image("old")).expect("an archive");
     fs::write(home.path("cut.tar"), &whole[..300_000]).expect("an archive");
-    let cut = home.path("cut.tar");
-    for (words, code, expected) in [
-        (&*format!("--image {}", cut.display()), 4, "unexpected EOF"),
+    let cut = format!("--image {}", home.path("cut.tar").display());
+    let pinned = format!("--image r.example/team/x@sha256:{}", "0".repeat(64));
+    for (engine, words, code, expected) in [
+        ("apptainer", &*cut, 4, "unexpected EOF"),
+        ("chroot", &cut, 2, "cannot be used: it is cut off"),
         (
+            "chroot",
+            &pinned,
+            2,
+            "skopeo copy docker://r.example/team/x@sha256:",
+        ),
+        (
+            "apptainer",
             "--image team/train:1",
             2,
             "give an archive (`docker image save`)",
         ),
-        ("", 2, "no image to run the program in"),
+        ("apptainer", "", 2, "no image to run the program in"),
     ] {
-        let told = home.in_apptainer(words).ends_with(code);
+        let told = home.in_unpacked(engine, words).ends_with(code);
         assert!(told.contains(expected), "{told}");
         assert!(!home.path("s").exists(), "{told}");
     }
@@ -74,6 +83,14 @@ fn without_apptainer_it_is_said_what_is_missing() {
         "user.max_user_namespaces",
         "apptainer-suid",
     ] {
+        assert!(told.contains(expected), "{told}");
+    }
+    let script = "#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2\nexit 1\n";
+    let fake = bin.join("unshare");
+    fs::write(&fake, script).expect("a program");
+    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).expect("a program");
+    let told = bench("chroot");
+    for expected in ["Operation not permitted", "user.max_user_namespaces"] {
         assert!(told.contains(expected), "{told}");
     }
 }

@@ -15,11 +15,15 @@ mod interruptions;
 mod kubernetes;
 mod links;
 mod nodes;
+mod oci;
 mod pods;
 #[path = "../common/python.rs"]
 mod python_image;
 mod pyxis;
 mod refusals;
+#[path = "../common/registry.rs"]
+#[expect(dead_code, reason = "other tests need more of it")]
+mod registry;
 mod slurm;
 mod support;
 mod table;

@@ -7,6 +7,7 @@ use record::Outcome;
 
 use crate::{
     api_server::{ApiServer, Faults},
+    apptainer::{NEW, OLD, folder},
     kubernetes::{Cluster, IMAGES},
     python_image::{make_image, python},
     support::{Home, Running},
@@ -240,7 +241,7 @@ pub(crate) fn on_the_real_cluster(cluster: &Cluster) {
     fs::write(home.path("profile.yaml"), cluster.profile()).expect("a profile");
     let line = format!(
         "exec env -u CARGO_MANIFEST_DIR KUBECONFIG={} cargo xtask bench --device cpu \
-         --engine kubernetes:{} --out {} {} --blocks 3 --steps 10 --ranks 2 \
+         --engine kubernetes:{} --out {} {} --blocks 3 --steps 10 --ranks 2 --samples-per-step 8 \
          --mount {src}:/workspace --mount {src}/train.py:/own/train.py:rw \
          -- {} /workspace/train.py",
         cluster.config().display(),
@@ -264,4 +265,12 @@ pub(crate) fn on_the_real_cluster(cluster: &Cluster) {
         assert!(!said.contains("wrote"), "{said}");
     }
     assert_eq!(cluster.left(), "");
+    folder();
+    let words = format!(
+        "--image {OLD} --image {NEW} --blocks 3 --steps 10 --ranks 2 --samples-per-step 8 \
+         --mount {src}:/workspace --mount {src}/train.py:/own/train.py:rw",
+        src = home.path("src").display(),
+    );
+    let command = format!("{} /workspace/train.py", python().0);
+    home.has_verdicts_of_containers("s", &words, &command);
 }

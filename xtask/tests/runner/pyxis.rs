@@ -13,7 +13,7 @@ use record::Record;
 use rustix::process::Signal;
 
 use crate::{
-    apptainer::{HANGS, image},
+    apptainer::{HANGS, NEW, OLD, image},
     python_image::{python, run},
     slurm::{CONF, slurm},
     support::{Home, Running, until},
@@ -40,7 +40,7 @@ fn reference(name: &str) -> String {
 }
 
 /// It says where it is, and fails in the new image where it is told to.
-const PLACE: &str = "
+pub(crate) const PLACE: &str = "
 import os, sys, time
 import torch
 print(os.environ['HOME'], os.getcwd(), os.environ.get('SECRET'), os.listdir('/own'))
@@ -61,15 +61,25 @@ for _ in range(100000):
 ";
 
 impl Home {
-    /// A session by Slurm of this script, with these lines in its profile.
     fn in_pyxis(&self, script: &str, profile: &str, words: &str) -> Running {
+        self.stand_in(true);
+        self.in_steps(script, &format!("engine: pyxis\n{profile}"), "", words)
+    }
+
+    /// A session by Slurm of this script, with these lines in its profile, and these variables.
+    pub(crate) fn in_steps(
+        &self,
+        script: &str,
+        profile: &str,
+        variables: &str,
+        words: &str,
+    ) -> Running {
         let file = self.path("profile.yaml");
-        fs::write(&file, format!("version: 1\nengine: pyxis\n{profile}")).expect("a profile");
+        fs::write(&file, format!("version: 1\n{profile}")).expect("a profile");
         fs::write(self.path("train.py"), script).expect("a script");
         fs::create_dir_all(self.path("gate")).expect("a folder");
-        self.stand_in(true);
         let line = format!(
-            "exec env -u CARGO_MANIFEST_DIR SLURM_CONF={CONF} SECRET=1 cargo xtask bench --device cpu --engine slurm:{profile} \
+            "exec env -u CARGO_MANIFEST_DIR SLURM_CONF={CONF} SECRET=1 {variables} cargo xtask bench --device cpu --engine slurm:{profile} \
              --out {out} --steps 3 --mount {home}/train.py:/work/train.py --mount {home}/gate:/gate \
              --mount {home}/gate:/own:rw {words} -- {python} /work/train.py",
             profile = file.display(),
@@ -78,6 +88,38 @@ impl Home {
             python = python().0,
         );
         self.shell("s", &line)
+    }
+
+    /// Checks a session of [`PLACE`] in `old` and `new` over three blocks, each run in a step, which
+    /// `separates` that, and that its verdicts are those of Docker's containers.
+    pub(crate) fn was_in_steps(&self, engine: &str, separates: &str) {
+        let (session, records) = self.read("s");
+        assert!(session.complete);
+        assert_eq!((session.engine.kind.as_str(), records.len()), (engine, 6));
+        for record in &records {
+            assert!(record.host.starts_with("node"), "{record:?}");
+            assert!(record.outcome.is_ok(), "{record:?}");
+            assert_eq!(record.isolation.engine, engine);
+            let missing = &record.isolation.missing;
+            assert!(missing.contains(&"network".to_owned()), "{missing:?}");
+            assert!(!missing.contains(&separates.to_owned()), "{missing:?}");
+            let said = self.said("s", record);
+            // In the image's folder, with nothing of the job's; `/own` is its own.
+            assert!(said.starts_with("/tmp /opt None []\n[]\n"), "{said}");
+            let lines = said.lines();
+            let wrote: Vec<&str> = lines.filter(|line| line.starts_with("wrote")).collect();
+            assert_eq!(wrote, ["wrote /own", "wrote /tmp"], "{said}");
+        }
+        assert!(!self.path("gate/written").exists());
+        assert!(!self.path("s/parts/000/copies").exists());
+        assert_eq!(self.queue("s"), "");
+        let words = format!(
+            "--image {OLD} --image {NEW} --blocks 3 --samples-per-step 8 --steps 3 \
+             --mount {home}train.py:/work/train.py --mount {home}gate:/gate --mount {home}gate:/own:rw",
+            home = self.path("").display()
+        );
+        let command = format!("{} /work/train.py", python().0);
+        self.has_verdicts_of_containers("s", &words, &command);
     }
 
     /// Puts a `srun` with Pyxis into `PATH`, or takes it away.
@@ -95,7 +137,7 @@ impl Home {
 }
 
 /// Each run's attempts, and how the last one ended.
-fn attempts(records: &[Record]) -> BTreeMap<u32, (u32, String)> {
+pub(crate) fn attempts(records: &[Record]) -> BTreeMap<u32, (u32, String)> {
     let of = |record: &Record| (record.order, (record.attempt, record.outcome.word()));
     records.iter().map(of).collect()
 }
@@ -107,31 +149,15 @@ fn both() -> String {
 #[test]
 fn runs_are_steps_in_their_images() {
     let home = Home::new();
-    let words = format!("{} --blocks 2 --samples-per-step 8", both());
-    let text = home.in_pyxis(PLACE, "time: 10", &words).ends_with(0);
-    assert!(text.contains("regressed"), "{text}");
-    let (session, records) = home.read("s");
-    assert!(session.complete);
-    assert_eq!((session.engine.kind.as_str(), records.len()), ("pyxis", 4));
-    for record in &records {
-        assert!(record.host.starts_with("node"), "{record:?}");
-        assert!(record.outcome.is_ok(), "{record:?}");
-        assert_eq!(record.isolation.engine, "pyxis");
-        let missing = &record.isolation.missing;
-        assert!(missing.contains(&"network".to_owned()), "{missing:?}");
-        assert!(!missing.contains(&"file system".to_owned()), "{missing:?}");
-        let said = home.said("s", record);
-        // In the image's folder, with nothing of the job's; `/own` is its own.
-        assert!(said.starts_with("/tmp /opt None []\n[]\n"), "{said}");
-        let wrote: Vec<&str> = said
-            .lines()
-            .filter(|line| line.starts_with("wrote"))
-            .collect();
-        assert_eq!(wrote, ["wrote /own", "wrote /tmp"], "{said}");
-    }
-    assert!(!home.path("gate/written").exists());
-    assert!(!home.path("s/parts/000/copies").exists());
-    assert_eq!(home.queue("s"), "");
+    let words = format!("{} --blocks 3 --samples-per-step 8", both());
+    // It is found where the profile has no engine, and an `oci.conf` comes after it.
+    home.stand_in(true);
+    let text = home.in_steps(PLACE, "time: 10", "", &words).ends_with(0);
+    assert!(
+        text.contains("by pyxis, for `srun` has --container-image"),
+        "{text}"
+    );
+    home.was_in_steps("pyxis", "file system");
 }
 
 #[test]
@@ -152,10 +178,14 @@ fn a_run_that_fails_in_its_step_does_not_end_its_block() {
 
 /// A session whose second run hangs, once that one is under way.
 fn hanging(profile: &str) -> (Home, Running) {
+    hanging_in(|home| home.in_pyxis(HANGS, profile, &format!("{} --blocks 1", both())))
+}
+
+pub(crate) fn hanging_in(start: impl FnOnce(&Home) -> Running) -> (Home, Running) {
     let home = Home::new();
     fs::create_dir(home.path("gate")).expect("a folder");
     fs::write(home.path("gate/hang"), "").expect("a file");
-    let running = home.in_pyxis(HANGS, profile, &format!("{} --blocks 1", both()));
+    let running = start(&home);
     home.until_part_records("s/parts/000", 1);
     let work = home.path("s/parts/000/work");
     let hangs = || {
@@ -170,9 +200,13 @@ fn hanging(profile: &str) -> (Home, Running) {
 impl Home {
     /// What finished stays as it is, and the rest runs.
     fn goes_on(&self) {
+        self.goes_on_by(Self::resume_on_slurm);
+    }
+
+    pub(crate) fn goes_on_by(&self, resume: impl FnOnce(&Self, &str) -> Running) {
         fs::remove_file(self.path("gate/hang")).expect("no file");
         assert_eq!(self.queue("s"), "");
-        self.resume_on_slurm("s").ends_with(0);
+        resume(self, "s").ends_with(0);
         let (session, records) = self.read("s");
         assert!(session.complete);
         check_repeats(&records);
@@ -257,7 +291,7 @@ fn what_pyxis_cannot_do_is_named() {
     home.stand_in(false);
     let text = home.resume_on_slurm("s").ends_with(3);
     assert!(
-        text.contains("`srun` on its node has no --container-image"),
+        text.contains("`srun` on its node has no --container-image (Pyxis)"),
         "{text}"
     );
     assert_eq!(home.queue("s"), "");

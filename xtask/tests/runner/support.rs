@@ -1,6 +1,7 @@
 //! A home for a session, the command at work in it, and GPUs that do as they are told.
 
 use std::{
+    collections::BTreeMap,
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
@@ -127,6 +128,30 @@ impl Home {
     pub(crate) fn said(&self, name: &str, record: &Record) -> String {
         let log = record.log.as_ref().expect("a log");
         fs::read_to_string(self.path(name).join(log)).expect("a log")
+    }
+
+    /// Gated metrics of a session's one comparison, and what is judged of each.
+    pub(crate) fn verdicts(&self, name: &str) -> BTreeMap<String, String> {
+        let report = fs::read(self.path(name).join("report.json")).expect("a report");
+        let report: serde_json::Value = serde_json::from_slice(&report).expect("a report");
+        let metrics = &report["sessions"][0]["comparisons"][0]["cells"][0]["metrics"];
+        let gated = metrics.as_array().expect("metrics").iter();
+        let gated = gated.filter(|row| row["gated"] == true);
+        let word = |value: &serde_json::Value| value.as_str().expect("a word").to_owned();
+        let found = gated.map(|row| (word(&row["metric"]), word(&row["comparison"]["verdict"])));
+        found.collect()
+    }
+
+    /// Checks that a session of two images has the verdicts that it has in Docker's containers.
+    pub(crate) fn has_verdicts_of_containers(&self, name: &str, words: &str, command: &str) {
+        let line = format!(
+            "exec cargo xtask bench --device cpu --engine docker --out {} {words} -- {command}",
+            self.path("containers").display()
+        );
+        self.shell("containers", &line).ends_with(0);
+        let verdicts = self.verdicts(name);
+        assert_eq!(verdicts, self.verdicts("containers"));
+        assert_eq!(verdicts["throughput_samples_per_second"], "regressed");
     }
 
     /// Files in the folder of locks.

@@ -163,7 +163,7 @@ impl Cluster {
     /// Makes a Job for a part; its name.
     async fn submit(&self, session: &str, part: &Part) -> Result<String, ExecutorError> {
         let argument = |message: String| ExecutorError::Argument(message.into());
-        inside::check_images(part)?;
+        inside::check_images(part, "")?;
         let archives = program::archives(part)?;
         // Of its own: what is left of an earlier Job of this block may still be going.
         let now = jiff::Timestamp::now().as_second();

@@ -1,5 +1,5 @@
 //! Runs that this program carries out inside of their images, where something else made the containers:
-//! a Pod's, or the step of Slurm's that Pyxis runs.
+//! a Pod's, or that of a step of Slurm's.
 
 use std::{
     env,
@@ -11,6 +11,8 @@ use crate::{session::Part, suite::Program};
 
 /// Says there which image a container is of.
 pub const IMAGE_VARIABLE: &str = "TORCHGAUGE_IMAGE";
+/// Says there what made the container of a step: [`Steps::word`].
+pub(in crate::executors) const STEPS_VARIABLE: &str = "TORCHGAUGE_STEPS";
 /// What is the session's there: locks, and a Pod's part.
 pub(in crate::executors) const HOME: &str = "/torchgauge";
 /// The folder of this program, which no image may write.
@@ -20,26 +22,63 @@ pub(in crate::executors) const PROGRAM: &str = "/program";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::executors) enum Inside {
     Pod,
-    Step,
+    Step(Steps),
+}
+
+/// What makes the containers of Slurm's steps, in the profile's word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::executors) enum Steps {
+    Pyxis,
+    /// Slurm itself, by the runtime in the site's `oci.conf`.
+    Oci,
+}
+
+impl Steps {
+    pub(in crate::executors) fn of(word: &str) -> Option<Self> {
+        [Self::Pyxis, Self::Oci]
+            .into_iter()
+            .find(|steps| steps.word() == word)
+    }
+
+    pub(in crate::executors) fn word(self) -> &'static str {
+        match self {
+            Self::Pyxis => "pyxis",
+            Self::Oci => "oci",
+        }
+    }
+
+    pub(in crate::executors) fn name(self) -> &'static str {
+        match self {
+            Self::Pyxis => "Pyxis",
+            Self::Oci => "Slurm's --container",
+        }
+    }
+
+    pub(in crate::executors) fn container(self) -> &'static str {
+        match self {
+            Self::Pyxis => "a step of Pyxis",
+            Self::Oci => "a step of Slurm's --container",
+        }
+    }
 }
 
 /// Where this process is, if it is in the image that a run is to have.
 pub(in crate::executors) fn inside() -> Option<Inside> {
     env::var_os(IMAGE_VARIABLE)?;
-    Some(match env::var_os("SLURM_STEP_ID") {
-        Some(_) => Inside::Step,
-        None => Inside::Pod,
-    })
+    let steps = env::var(STEPS_VARIABLE).ok();
+    let steps = steps.and_then(|word| Steps::of(&word));
+    Some(steps.map_or(Inside::Pod, Inside::Step))
 }
 
-/// Refuses a part with an image that nodes might pull as different ones.
-pub(in crate::executors) fn check_images(part: &Part) -> Result<(), ExecutorError> {
+/// Refuses a part with an image that nodes might pull as different ones; `or` is another way than to
+/// push it.
+pub(in crate::executors) fn check_images(part: &Part, or: &str) -> Result<(), ExecutorError> {
     match part.runs.iter().find(|run| !run.image.contains("@sha256:")) {
         None => Ok(()),
         Some(run) => Err(ExecutorError::Argument(
             format!(
                 "the image {} is not what every node would pull as the same; expected \
-                 REGISTRY/REPOSITORY@sha256:DIGEST, as `images push` prints it",
+                 REGISTRY/REPOSITORY@sha256:DIGEST, as `images push` prints it{or}",
                 run.image
             )
             .into(),

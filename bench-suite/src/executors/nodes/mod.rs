@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Choice, Execution, Executor, ExecutorError, ImageSource, Order, Prepared, Registration,
-    executor::takes_none,
 };
 use crate::{host::Host, outcome::End, session::Part, suite::Program};
 
@@ -169,7 +168,10 @@ impl Executor for Nodes {
         }
         match self.scheduler.container() {
             Some(container) => inside::takes(program, container),
-            None => takes_none("as plain processes on nodes"),
+            None => Err(
+                "nodes run no program by `process`; by `chroot` they run it in an image's unpacked root"
+                    .to_owned(),
+            ),
         }
     }
 

@@ -21,7 +21,7 @@ use super::{
     container::{end::unless_started, program},
     executor::takes_none,
     group::{self, follow},
-    nodes::inside::{Inside, inside},
+    nodes::inside::{Inside, Steps, inside},
     order::{RESULTS_FILE, RUN_FILE, no_files, no_image},
 };
 use crate::{
@@ -33,7 +33,7 @@ use crate::{
     suite::Program,
 };
 
-pub(super) const REGISTRATION: Registration = Registration {
+pub(crate) const REGISTRATION: Registration = Registration {
     word: "process",
     help: "as plain processes, without containers: not isolated",
     argument: None,
@@ -73,13 +73,14 @@ const MISSING: [&str; 8] = [
 const NEXT_INSIDE: &str = "; give a program's whole command, for the image's entry point is passed by; \
                            the built-in workload is in images that `images build` made";
 
-/// What of it each run's container of a Pod does not separate either. A step of Pyxis's separates the
-/// file system alone, which comes first in [`MISSING`].
-const MISSING_IN_POD: [&str; 4] = [
+/// What of it each run's container of Slurm's own does not separate either; a Pod's has a user of its
+/// own, which comes last. A step of Pyxis's separates the file system alone, the first in [`MISSING`].
+const MISSING_IN_OCI: [&str; 5] = [
     "network",
     "memory limit",
     "CPU limits",
     "limit of processes",
+    "user of its own",
 ];
 
 impl Process {
@@ -126,7 +127,7 @@ impl Executor for Process {
         let place = match inside() {
             None => REGISTRATION.help,
             Some(Inside::Pod) => "in a Pod",
-            Some(Inside::Step) => "in a step of Pyxis",
+            Some(Inside::Step(steps)) => return format!("in {}", steps.container()),
         };
         place.to_owned()
     }
@@ -168,8 +169,13 @@ impl Executor for Process {
     fn isolation(&self) -> Isolation {
         match inside() {
             None => Isolation::without(REGISTRATION.word, &MISSING),
-            Some(Inside::Pod) => Isolation::without(REGISTRATION.word, &MISSING_IN_POD),
-            Some(Inside::Step) => Isolation::without("pyxis", &MISSING[1..]),
+            Some(Inside::Pod) => Isolation::without(REGISTRATION.word, &MISSING_IN_OCI[..4]),
+            Some(Inside::Step(steps @ Steps::Pyxis)) => {
+                Isolation::without(steps.word(), &MISSING[1..])
+            }
+            Some(Inside::Step(steps @ Steps::Oci)) => {
+                Isolation::without(steps.word(), &MISSING_IN_OCI)
+            }
         }
     }
 
@@ -182,21 +188,21 @@ impl Executor for Process {
 fn unapplied(order: &Order) -> Vec<String> {
     let (by, runs_as, network, has_writable) = match inside() {
         // Programs, which all but the first are about, are not run there.
-        None => ("without a container", "", "", false),
+        None => ("without a container".to_owned(), String::new(), "", false),
         Some(Inside::Pod) => (
-            "in a Pod",
-            "a Pod runs everything as one user, 65532",
+            "in a Pod".to_owned(),
+            "a Pod runs everything as one user, 65532".to_owned(),
             "the Pod's, which a NetworkPolicy closes",
             false,
         ),
-        Some(Inside::Step) => (
-            "by Pyxis",
-            "Pyxis runs everything as who submits",
+        Some(Inside::Step(steps)) => (
+            format!("by {}", steps.name()),
+            format!("{} runs everything as who submits", steps.name()),
             "the node's",
             true,
         ),
     };
-    let mut warnings = group::unapplied(order, by, &[], runs_as);
+    let mut warnings = group::unapplied(order, &by, &[], &runs_as);
     let Some(Program { file, .. }) = order.cell.work.program() else {
         return warnings;
     };

@@ -3,9 +3,11 @@
 //! Jobs are found again by their name, which follows from the session's: a submitter that dies loses
 //! none. Results come over the shared folder.
 
+mod oci;
 mod profile;
 mod pyxis;
 mod queue;
+mod steps;
 
 use std::{
     collections::BTreeMap,
@@ -21,10 +23,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Executor, ExecutorError, Finding, Registration,
-    nodes::{self, CLEAN_UP, Nodes, PAUSES, SILENCE, Scheduler},
-    process,
+    nodes::{self, CLEAN_UP, Nodes, PAUSES, SILENCE, Scheduler, inside::Steps},
+    process, unpacked,
 };
 use crate::session::Part;
+pub use oci::step_spec;
 use profile::Profile;
 use queue::{NO_PROGRAM, NOT_SHARED, Task, slurm};
 
@@ -50,21 +53,28 @@ async fn open(file: String) -> Result<Box<dyn Executor>, ExecutorError> {
                        --engine slurm:FILE; docs/fleets.md describes it";
         return Err(ExecutorError::Argument(message.into()));
     }
-    let profile = Profile::read(Path::new(&file))
+    let mut profile = Profile::read(Path::new(&file))
         .map_err(|error| ExecutorError::Argument(error.to_string().into()))?;
     version().await.map_err(|said| {
         let message = format!("no Slurm here: {said}; run this where `sbatch` and `squeue` work");
         ExecutorError::Unavailable(message.into())
     })?;
+    let mut by = profile.engine().to_owned();
+    if profile.engine.is_none()
+        && let Some((steps, why)) = found().await
+    {
+        steps.word().clone_into(&mut by);
+        profile.engine = Some(by.clone());
+        by = format!("{by}, for {why} (`engine` in the profile names another)");
+    }
     // As a Pod does, a step runs what is inside of its image.
-    let engine = if profile.has_steps() {
-        process::REGISTRATION.word
-    } else {
-        profile.engine()
+    let engine = match profile.steps() {
+        Some(_) => process::REGISTRATION.word,
+        None => profile.engine(),
     };
     let engine = engine.to_owned();
     let gpus = profile.gpus();
-    let slurm = Box::new(Slurm { profile, file });
+    let slurm = Box::new(Slurm { profile, file, by });
     Ok(Box::new(Nodes::new(
         REGISTRATION.word,
         gpus,
@@ -83,7 +93,16 @@ async fn version() -> Result<String, String> {
 async fn examine() -> Vec<Finding> {
     let what = "Slurm";
     vec![match version().await {
-        Ok(version) => Finding::ok(what, version),
+        Ok(version) => {
+            let by = match found().await {
+                Some((steps, _)) => format!("runs are steps by `{}`", steps.word()),
+                None => "nodes choose Podman or Apptainer".to_owned(),
+            };
+            Finding::ok(
+                what,
+                format!("{version}; without `engine` in a profile, {by}"),
+            )
+        }
         Err(said) => {
             let fix = "needed for --engine slurm alone; run this where `sbatch` works";
             Finding::missing(what, said, fix)
@@ -104,6 +123,8 @@ struct Slurm {
     profile: Profile,
     /// Where the profile is.
     file: String,
+    /// What runs blocks on nodes, and why where the profile leaves it open.
+    by: String,
 }
 
 impl Slurm {
@@ -122,10 +143,9 @@ impl Slurm {
             "auto" => format!("if command -v podman >/dev/null; then\n{PODMAN}fi\n"),
             _ => String::new(),
         };
-        let run = if self.profile.has_steps() {
-            pyxis::script(&program, self.profile.gpus() > 0)
-        } else {
-            format!("exec {program} node \"$part\"\n")
+        let run = match self.profile.steps() {
+            Some(by) => steps::script(by, &program, self.profile.gpus() > 0),
+            None => format!("exec {program} node \"$part\"\n"),
         };
         format!(
             "#!/bin/sh\n\
@@ -140,9 +160,11 @@ impl Slurm {
     /// Submits these parts under this name; gives the job's number.
     async fn submit(&self, name: &str, parts: &[&Part]) -> Result<String, ExecutorError> {
         let folder = parts[0].folder.parent().unwrap_or(Path::new("."));
-        if self.profile.has_steps() {
-            parts.iter().try_for_each(|part| pyxis::write_steps(part))?;
-        }
+        let by = self.profile.steps();
+        parts.iter().try_for_each(|part| match by {
+            Some(by) => steps::write_steps(by, part),
+            None => steps::check_isolated(part, self.profile.engine()),
+        })?;
         let blocks: Vec<String> = parts.iter().map(|part| part.block.to_string()).collect();
         let mut words = vec![
             "sbatch".to_owned(),
@@ -294,7 +316,7 @@ impl Slurm {
             "None" => "",
             nodes => nodes,
         };
-        let why = || ending.why(&part.folder, &self.program());
+        let why = || ending.why(&part.folder, &self.program(), self.profile.steps());
         nodes::ended(part, node, why)
     }
 }
@@ -320,11 +342,11 @@ impl Scheduler for Slurm {
     }
 
     fn container(&self) -> Option<&str> {
-        self.profile.has_steps().then_some("a step of Pyxis")
+        self.profile.steps().map(Steps::container)
     }
 
     fn runs_by<'a>(&'a self, _: &'a str) -> &'a str {
-        self.profile.engine()
+        &self.by
     }
 
     fn by_hand(&self, _: &Path) -> Option<String> {
@@ -332,8 +354,21 @@ impl Scheduler for Slurm {
     }
 }
 
-/// Whether `srun` here runs steps in images.
-pub(super) async fn has_pyxis() -> bool {
-    let help = slurm(&["srun", "--help"], "").await;
-    help.is_ok_and(|help| help.contains("--container-image"))
+/// What makes containers of steps on this cluster, and the sign of it here.
+pub(super) async fn found() -> Option<(Steps, &'static str)> {
+    let help = slurm(&["srun", "--help"], "").await.unwrap_or_default();
+    if help.contains("--container-image") {
+        return Some((Steps::Pyxis, "`srun` has --container-image"));
+    }
+    let settings = if let Some(file) = env::var_os("SLURM_CONF") {
+        PathBuf::from(file)
+    } else {
+        let shown = slurm(&["scontrol", "show", "config"], "").await.ok()?;
+        let line = shown.lines().find(|line| line.starts_with("SLURM_CONF "))?;
+        PathBuf::from(line.split_once('=')?.1.trim())
+    };
+    // Apptainer unpacks their images, on nodes that have what is here.
+    let is_there = settings.with_file_name("oci.conf").is_file();
+    let is_taken = is_there && unpacked::find().await.is_ok();
+    is_taken.then_some((Steps::Oci, "an oci.conf lies beside Slurm's settings"))
 }

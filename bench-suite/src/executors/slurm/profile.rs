@@ -5,6 +5,8 @@ use std::{path::Path, time::Duration};
 use serde::{Deserialize, Deserializer};
 use strict_yaml::{Document, KeyPath, YamlError};
 
+use super::super::nodes::inside::Steps;
+
 /// A profile's file: the words go to `sbatch` as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,8 +24,8 @@ pub(super) struct Profile {
     /// Further options of `sbatch`.
     #[serde(default)]
     pub(super) extra: Vec<String>,
-    /// What nodes run a block with; they look for it themselves unless it is given.
-    engine: Option<String>,
+    /// What nodes run a block with: what the cluster has, unless it is given; by `auto` nodes choose.
+    pub(super) engine: Option<String>,
     /// This program, as nodes find it.
     pub(super) program: Option<String>,
 }
@@ -41,9 +43,6 @@ fn time<'de, D: Deserializer<'de>>(text: D) -> Result<Option<String>, D::Error> 
         Time::Text(text) => text,
     }))
 }
-
-/// Whose runs are carried out inside of their images, each as a step.
-const PYXIS: &str = "pyxis";
 
 /// What this program sets itself, for it could not find its jobs again otherwise.
 const TAKEN: [&str; 8] = [
@@ -97,9 +96,9 @@ impl Profile {
         self.engine.as_deref().unwrap_or("auto")
     }
 
-    /// Whether each run is a step of Slurm's, by Pyxis.
-    pub(super) fn has_steps(&self) -> bool {
-        self.engine() == PYXIS
+    /// What makes the containers, where each run is a step of Slurm's.
+    pub(super) fn steps(&self) -> Option<Steps> {
+        Steps::of(self.engine())
     }
 
     /// GPUs of a node that it asks for: `gpu:2`, `gpu:h100:2`, `gpu`.

@@ -4,7 +4,11 @@ use std::{fmt, path::Path, process::Stdio, time::Duration};
 
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
-use super::{super::ExecutorError, profile::seconds, pyxis};
+use super::{
+    super::{ExecutorError, nodes::inside::Steps},
+    profile::seconds,
+    steps,
+};
 
 /// One task of a job array that waits or runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,14 +180,14 @@ fn status(text: &str) -> Option<(u32, u32)> {
 /// Exit statuses of the script that `sbatch` is given, beside those of the program in it.
 pub(super) const NOT_SHARED: u32 = 66;
 pub(super) const NO_PROGRAM: u32 = 67;
-pub(super) const NO_PYXIS: u32 = 68;
+pub(super) const NO_RUNTIME: u32 = 68;
 pub(super) const NO_STEP: u32 = 69;
 /// The signal that Slurm writes for a job whose files it could not open.
 const LAUNCH_FAILED: u32 = 53;
 
 impl Ending {
-    /// Why a block did not get to its end, with the next step.
-    pub(super) fn why(&self, folder: &Path, program: &str) -> String {
+    /// Why a block did not get to its end, with the next step; `by` makes its runs' containers.
+    pub(super) fn why(&self, folder: &Path, program: &str, by: Option<Steps>) -> String {
         let seconds = |time: Option<Duration>| time.map_or(0, |time| time.as_secs());
         let limit = seconds(self.limit);
         let out_of_time = || {
@@ -214,10 +218,17 @@ impl Ending {
             (_, (NO_PROGRAM, _)) => format!(
                 "the node has no program {program}; name it in the profile as nodes find it, with `program`"
             ),
-            (_, (NO_PYXIS, _)) => "has no Pyxis: `srun` on its node has no --container-image; give the \
-                 profile another `engine`"
-                .to_owned(),
-            (_, (NO_STEP, _)) => pyxis::why(folder),
+            (_, (NO_RUNTIME, _)) => {
+                let option = match by {
+                    Some(Steps::Oci) => "--container",
+                    _ => "--container-image (Pyxis)",
+                };
+                format!(
+                    "cannot start containers: `srun` on its node has no {option}; give the profile \
+                     another `engine`"
+                )
+            }
+            (_, (NO_STEP, _)) => steps::why(folder),
             (state, (status, signal)) => format!(
                 "ended early ({state}, exit status {status}, signal {signal}); its slurm.log has the reason"
             ),
@@ -402,7 +413,7 @@ mod tests {
                 ran: Some(Duration::from_secs(ran)),
                 limit: Some(Duration::from_mins(10)),
             };
-            ending.why(Path::new("/data/s"), "torchgauge")
+            ending.why(Path::new("/data/s"), "torchgauge", None)
         };
         for (state, exit, ran, expected) in [
             ("TIMEOUT", (0, 15), 600, "raise `time`"),
@@ -415,7 +426,7 @@ mod tests {
             ("FAILED", (66, 0), 1, "not shared"),
             ("FAILED", (0, 53), 1, "not shared"),
             ("FAILED", (67, 0), 1, "no program torchgauge"),
-            ("FAILED", (68, 0), 1, "has no Pyxis"),
+            ("FAILED", (68, 0), 1, "has no --container-image (Pyxis)"),
         ] {
             let found = why(state, exit, ran);
             assert!(found.contains(expected), "{state}: {found}");

@@ -150,6 +150,18 @@ impl GpuAccess {
         path: GpuPath,
         index: u32,
     ) -> Result<Self> {
+        let mut all = candidates(engine, host).into_iter();
+        let found = all.find(|one| one.path == path);
+        Self::of(host, path, index, found.and_then(|one| one.obstacle))
+    }
+
+    /// The same of the path that needs no engine.
+    pub fn passed_through(host: &GpuHost, index: u32) -> Result<Self> {
+        let obstacle = no_gpu(host).or_else(|| passthrough::obstacle(host));
+        Self::of(host, GpuPath::Passthrough, index, obstacle)
+    }
+
+    fn of(host: &GpuHost, path: GpuPath, index: u32, obstacle: Option<String>) -> Result<Self> {
         let refuse = |reason: String, next: &str| {
             Err(Error::Gpu {
                 path,
@@ -158,11 +170,7 @@ impl GpuAccess {
                 next: next.to_owned(),
             })
         };
-        let mut all = candidates(engine, host).into_iter();
-        if let Some(reason) = all
-            .find(|one| one.path == path)
-            .and_then(|one| one.obstacle)
-        {
+        if let Some(reason) = obstacle {
             return refuse(reason, "or choose another path, or the CPU");
         }
         let Some(device) = host.devices.get(index as usize) else {

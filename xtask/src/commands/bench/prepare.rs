@@ -154,8 +154,8 @@ impl Supply {
                 let ready = images::ensure(engine, &assembly, &cache).await?;
                 (ready.id, ready.facts, None)
             }
-            Store::Apptainer(_) => {
-                let (facts, unpacked) = images::unpacked(&assembly, &cache).await?;
+            Store::Unpacked(by) => {
+                let (facts, unpacked) = images::unpacked(&assembly, by, &cache).await?;
                 (unpacked.id.clone(), facts, Some(unpacked))
             }
         };

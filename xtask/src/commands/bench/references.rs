@@ -52,7 +52,7 @@ pub(super) async fn look(
 pub(super) fn trim(store: Store<'_>, cache: &Cache, sources: &SourceArgs) -> Result<()> {
     match store {
         Store::Engine(_) => Ok(()),
-        Store::Apptainer(_) => Ok(cache.trim(sources.cache_size.0)?),
+        Store::Unpacked(_) => Ok(cache.trim(sources.cache_size.0)?),
     }
 }
 

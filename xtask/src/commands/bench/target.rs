@@ -69,7 +69,7 @@ impl<'a> Target<'a> {
             return target.with_own(&args.image, command, printer).await;
         }
         let (device, root) = (target.device(), &target.root);
-        let names = names(&args.image, device, root)?;
+        let names = names(&resume::whole(&args.image), device, root)?;
         let references = names.iter().map(String::as_str);
         let references: Vec<&str> = references.filter(|name| is_reference(name)).collect();
         let mut found = match target.executor.store() {
@@ -110,6 +110,8 @@ impl<'a> Target<'a> {
                     .to_owned(),
             ));
         }
+        // As a session records them, which goes on in any folder.
+        let images = resume::whole(images);
         let Some(store) = self.executor.store() else {
             self.images = images
                 .iter()
@@ -118,7 +120,7 @@ impl<'a> Target<'a> {
             return Ok(self);
         };
         let cache = cache(printer)?;
-        for reference in images {
+        for reference in &images {
             printer.note(&format!("reading what {reference} holds"));
             let python = python_of(command);
             let found = images::own_image(store, reference, python, &cache).await?;
