@@ -118,8 +118,8 @@ pub(crate) const LOOP: &str = "
 import os, time
 import torch
 optimizer = torch.optim.SGD([torch.Parameter()])
-for _ in range(100000):
-    time.sleep(float(os.environ['STEP']))
+for step in range(100000):
+    time.sleep(float(os.environ['STEP']) * (100 if step == 0 else 1))
     optimizer.step()
 ";
 

@@ -40,8 +40,8 @@ for folder in ('/workspace', '/opt', '/own'):
         print(error)
 sys.stdout.flush()
 optimizer = torch.optim.SGD([torch.Parameter()])
-for _ in range(100000):
-    time.sleep(float(os.environ['STEP']))
+for step in range(100000):
+    time.sleep(float(os.environ['STEP']) * (100 if step == 0 else 1))
     optimizer.step()
 ";
 

@@ -55,8 +55,8 @@ sys.stdout.flush()
 if os.environ['STEP'] == '0.04' and os.path.exists('/gate/fail'):
     sys.exit(7)
 optimizer = torch.optim.SGD([torch.Parameter()])
-for _ in range(100000):
-    time.sleep(float(os.environ['STEP']))
+for step in range(100000):
+    time.sleep(float(os.environ['STEP']) * (100 if step == 0 else 1))
     optimizer.step()
 ";
 
