@@ -160,10 +160,11 @@ fn versions_stand_in_their_order_with_what_each_changed() {
 #[test]
 fn suites_of_workloads_that_people_run_are_answered() {
     check(
-        "h100-data",
+        "h200-data",
         &[
-            "Throughput: 3419 samples/s (on-the-gpu), 183.6 samples/s to 2077 samples/s (folder).",
-            "workers=16 pin_memory=true against workers=1 pin_memory=true 92.3 % → 0.25 %",
+            "Throughput: 3437 samples/s (on-the-gpu), 244.4 samples/s to 2738 samples/s (folder).",
+            "Waiting for data: lower in 3 of 4 comparisons (-96.76 % to -21.05 %)",
+            "1 ✗ claim refuted",
         ],
     );
     check(
