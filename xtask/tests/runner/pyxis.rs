@@ -160,20 +160,26 @@ fn runs_are_steps_in_their_images() {
     home.was_in_steps("pyxis", "file system");
 }
 
-#[test]
-fn a_run_that_fails_in_its_step_does_not_end_its_block() {
+/// Checks a session of [`PLACE`] whose new image fails: it goes on to its end, and its runs ended so.
+pub(crate) fn goes_on_past_failures(start: impl FnOnce(&Home) -> Running, expected: &[&str]) {
     let home = Home::new();
     fs::create_dir(home.path("gate")).expect("a folder");
     fs::write(home.path("gate/fail"), "").expect("a file");
-    let words = format!("{} --blocks 2", both());
-    home.in_pyxis(PLACE, "", &words).ends_with(3);
+    start(&home).ends_with(3);
     let (session, records) = home.read("s");
     assert!(session.complete);
     let ends = attempts(&records).into_values().map(|(_, end)| end);
     let mut ends: Vec<String> = ends.collect();
     ends.sort();
-    assert_eq!(ends, ["exit-status", "exit-status", "ok", "ok"]);
+    assert_eq!(ends, expected);
     assert_eq!(home.queue("s"), "");
+}
+
+#[test]
+fn a_run_that_fails_in_its_step_does_not_end_its_block() {
+    let words = format!("{} --blocks 2", both());
+    let ends = ["exit-status", "exit-status", "ok", "ok"];
+    goes_on_past_failures(|home| home.in_pyxis(PLACE, "", &words), &ends);
 }
 
 /// A session whose second run hangs, once that one is under way.

@@ -142,9 +142,9 @@ impl Home {
         found.collect()
     }
 
-    /// Checks that a session of two images has the verdicts that it has in Docker's containers. In
-    /// the second a step takes twice as long, the first of which takes as long as a hundred: what a
-    /// busy machine adds to a start decides neither.
+    /// Checks that a session of two images has the verdicts that it has in Docker's containers. A
+    /// step takes twice as long in the second image, and the first step of either as long as a
+    /// hundred others: what a busy machine adds to a start decides neither metric.
     pub(crate) fn has_verdicts_of_containers(&self, name: &str, words: &str, command: &str) {
         let line = format!(
             "exec cargo xtask bench --device cpu --engine docker --out {} {words} -- {command}",
