@@ -311,6 +311,19 @@ fn what_slurm_cannot_do_names_the_key_and_leaves_no_job() {
         ),
         ("b", "gres: 'gpu:1'", 2, "no node has such a `gres`"),
         (
+            "j",
+            "account: nope",
+            2,
+            "`account` and `partition` do not go",
+        ),
+        ("k", "qos: nope", 2, "no such `qos`, or not yours"),
+        (
+            "l",
+            "account: team\nqos: one\ntime: 40",
+            2,
+            ": QOSMaxWallDurationPerJobLimit; profile",
+        ),
+        (
             "c",
             "constraint: nope",
             2,
@@ -343,4 +356,25 @@ fn what_slurm_cannot_do_names_the_key_and_leaves_no_job() {
         assert!(text.contains(expected), "{text}");
     }
     assert_eq!(home.queue("i"), "");
+    let text = home
+        .on_slurm("m", "", "account: team\nqos: one", "--blocks 3")
+        .ends_with(2);
+    for expected in ["QOSMaxSubmitJobPerUserLimit", "fewer --blocks"] {
+        assert!(text.contains(expected), "{text}");
+    }
+    assert_eq!(home.queue("m"), "");
+}
+
+/// Slurm's limit of jobs keeps the second block waiting, and the first one's end lets it go.
+#[test]
+fn blocks_wait_for_what_a_qos_allows() {
+    let home = Home::new();
+    let profile = "account: team\nqos: one\ntime: 10";
+    let running = home.on_slurm("s", "*=sleep:3000", profile, "--blocks 2");
+    running.until_it_says(": QOSMaxJobsPerUserLimit");
+    running.ends_with(0);
+    let records = home.read("s").1;
+    assert_eq!(records.len(), 2);
+    all_once(&records);
+    assert_eq!(home.queue("s"), "");
 }
