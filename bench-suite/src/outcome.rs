@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::Phase;
-use record::{Outcome, Reason, Stage};
+use record::{Failure, Outcome, Reason, Stage};
 
 use crate::results::{Fault, RankResults, Results};
 
@@ -82,7 +82,9 @@ pub(crate) fn judge(end: &End, results: &Results, log: Option<&str>) -> Outcome 
             stage: at,
             message,
         } => (*reason, at.unwrap_or(stage(told)), message.clone()),
-        _ if let Some(Err(failure)) = &told.end => return Outcome::Failed(failure.clone()),
+        _ if let Some(Err(failure)) = &told.end => {
+            return Outcome::Failed(unfit(failure.clone(), log));
+        }
         End::Signalled(signal) => (Reason::Crash, at_exit(), crash(*signal, log)),
         End::Exited(0) | End::Reported if results.finished() && results.fault.is_none() => {
             return Outcome::Ok;
@@ -100,7 +102,64 @@ pub(crate) fn judge(end: &End, results: &Results, log: Option<&str>) -> Outcome 
             (Reason::ExitStatus, at_exit(), message)
         }
     };
-    Outcome::failed(reason, stage, message)
+    let failure = Failure {
+        reason,
+        stage,
+        message,
+    };
+    Outcome::Failed(match end {
+        End::Failed { .. } => failure,
+        _ => unfit(failure, log),
+    })
+}
+
+/// How CUDA words that an image does not fit the machine's GPU or driver (`cudaGetErrorString` of 209,
+/// 35, 222, 803 and 804), and what to do.
+const UNFIT: [(&str, &str); 5] = [
+    (
+        "no kernel image is available for execution on the device",
+        "the image has no code for this GPU; take an image that is built for it",
+    ),
+    (
+        "CUDA driver version is insufficient for CUDA runtime version",
+        "upgrade the driver, or take an image with an older CUDA",
+    ),
+    (
+        "the provided PTX was compiled with an unsupported toolchain",
+        "the image has code for this GPU only as PTX newer than the driver; upgrade the driver, or take \
+         an image that is built for this GPU",
+    ),
+    (
+        "system has unsupported display driver / cuda driver combination",
+        "the image's compat libraries are found before the driver's, which is no older; remove them \
+         from `LD_LIBRARY_PATH` and `/etc/ld.so.conf.d`",
+    ),
+    (
+        "forward compatibility was attempted on non supported HW",
+        "compat libraries start on data-centre GPUs only; upgrade the driver, or take an image with \
+         an older CUDA",
+    ),
+];
+
+/// With the next step, where CUDA's error is that the image does not fit the machine. A program may
+/// have that error in its log only.
+fn unfit(failure: Failure, log: Option<&str>) -> Failure {
+    let has = |error: &str| {
+        let logged = log.is_some_and(|log| log.contains(error));
+        logged || failure.message.contains(error)
+    };
+    let Some((_, next)) = UNFIT.iter().find(|(error, _)| has(error)) else {
+        return failure;
+    };
+    Failure {
+        reason: Reason::DeviceUnavailable,
+        message: format!(
+            "{}; {next} (`torchgauge images inspect` with --driver and --gpu checks an image without \
+             running it)",
+            failure.message
+        ),
+        ..failure
+    }
 }
 
 fn stage(results: &RankResults) -> Stage {
@@ -154,8 +213,6 @@ pub fn signal_name(signal: i32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use record::Failure;
-
     use super::*;
 
     fn told(reason: Reason) -> Results {
@@ -244,6 +301,31 @@ mod tests {
             &told(Reason::Libtorch),
             None,
             "interrupted",
+        );
+        let mut thrown = told(Reason::Libtorch);
+        if let Some(Err(failure)) = &mut thrown.ranks[0].end {
+            failure.message = format!("CUDA error: {}", UNFIT[0].0);
+        }
+        check(
+            &End::Exited(3),
+            &thrown,
+            None,
+            "device-unavailable Workload(Warmup) CUDA error: no kernel image is available for \
+             execution on the device; the image has no code for this GPU; take an image that",
+        );
+        check(
+            &End::Exited(1),
+            &nothing,
+            Some(
+                "RuntimeError: CUDA driver version is insufficient for CUDA runtime version\nbye\n",
+            ),
+            "bye; upgrade the driver, or take an image with an older CUDA (`torchgauge images inspect`",
+        );
+        check(
+            &End::time_limit(Duration::from_secs(1)),
+            &nothing,
+            Some(UNFIT[0].0),
+            "time-limit Start longer than its limit of 1 s; raise `limits.time`, or take fewer steps",
         );
         check(
             &End::hang(Duration::from_secs(9)),

@@ -144,7 +144,7 @@ reasons! {
     HostOutOfMemory, expected;
     /// The run took longer than its limit.
     TimeLimit, expected;
-    /// It told nothing for so long that it counts as hanging.
+    /// It reported nothing for so long that it counts as hanging.
     Hang, expected;
     /// The workload died of a signal.
     Crash, expected;
@@ -160,7 +160,7 @@ reasons! {
     NotCapturable, expected;
     /// Serving keeps its latency objective at no rate of arrivals.
     SloNotMet, expected;
-    /// No such device, or libtorch cannot use it.
+    /// There is no such device, or the image does not fit it or its driver.
     DeviceUnavailable;
     /// An allocator setting did not take.
     SettingIgnored, expected;
@@ -186,9 +186,9 @@ reasons! {
     Contaminated;
     /// The GPU is gone: it fell off the bus, or its memory or its driver's state is broken.
     GpuLost;
-    /// The image is gone, cannot be started, or is of another libtorch than it says.
+    /// The image is gone, cannot be started, or has another libtorch than it declares.
     ImageBroken;
-    /// The container engine is gone or refused.
+    /// The container engine does not answer, or refused a request.
     Engine;
     /// The disk of the session's folder is full, or the one that the engine keeps its data on.
     DiskFull;

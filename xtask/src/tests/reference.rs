@@ -338,7 +338,7 @@ fn outcomes_are_those_of_the_page() {
     let mut text = "# Outcomes\n\nHow a run ends: `ok`, or `failed` with one of these reasons, which \
         records, reports and JUnit XML name. Generated from `bench-suite/record`: run \
         `UPDATE_DOCS=1 cargo test -p torchgauge reference`. A failed run is a record like any other, and the \
-        session goes on; [`faults.md`](faults.md) says what causes each and what is done about \
+        session goes on; [`faults.md`](faults.md) lists what causes each and what is done about \
         it.\n\n| reason | what happened |\n|---|---|\n"
         .to_owned();
     for reason in reasons {
