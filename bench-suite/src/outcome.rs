@@ -122,7 +122,7 @@ const UNFIT: [(&str, &str); 5] = [
     ),
     (
         "CUDA driver version is insufficient for CUDA runtime version",
-        "upgrade the driver, or take an image with an older CUDA",
+        "the driver is older than the image's CUDA needs; upgrade it, or take an image with an older CUDA",
     ),
     (
         "the provided PTX was compiled with an unsupported toolchain",
@@ -141,8 +141,9 @@ const UNFIT: [(&str, &str); 5] = [
     ),
 ];
 
-/// With the next step, where CUDA's error is that the image does not fit the machine. A program may
-/// have that error in its log only.
+/// With the next step in front, where CUDA's error is that the image does not fit the machine: what
+/// libtorch adds to an error takes many lines, of which a list shows the first. A program may have
+/// that error in its log only.
 fn unfit(failure: Failure, log: Option<&str>) -> Failure {
     let has = |error: &str| {
         let logged = log.is_some_and(|log| log.contains(error));
@@ -154,8 +155,8 @@ fn unfit(failure: Failure, log: Option<&str>) -> Failure {
     Failure {
         reason: Reason::DeviceUnavailable,
         message: format!(
-            "{}; {next} (`torchgauge images inspect` with --driver and --gpu checks an image without \
-             running it)",
+            "{next}; `torchgauge images inspect` with --driver and --gpu checks an image without running \
+             it: {}",
             failure.message
         ),
         ..failure
@@ -310,8 +311,9 @@ mod tests {
             &End::Exited(3),
             &thrown,
             None,
-            "device-unavailable Workload(Warmup) CUDA error: no kernel image is available for \
-             execution on the device; the image has no code for this GPU; take an image that",
+            "device-unavailable Workload(Warmup) the image has no code for this GPU; take an image that \
+             is built for it; `torchgauge images inspect` with --driver and --gpu checks an image \
+             without running it: CUDA error: no kernel image is available",
         );
         check(
             &End::Exited(1),
@@ -319,7 +321,8 @@ mod tests {
             Some(
                 "RuntimeError: CUDA driver version is insufficient for CUDA runtime version\nbye\n",
             ),
-            "bye; upgrade the driver, or take an image with an older CUDA (`torchgauge images inspect`",
+            "device-unavailable Start the driver is older than the image's CUDA needs; upgrade it, or take \
+             an image with an older CUDA; ",
         );
         check(
             &End::time_limit(Duration::from_secs(1)),
