@@ -261,20 +261,53 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_what_was_expected() {
-        let refused = |text: &str| text.parse::<Allocator>().unwrap_err().to_string();
-        assert!(refused("expandable").contains("expected native, cudaMallocAsync"));
-        assert!(refused("").contains("unknown allocator setting"));
-        assert!(refused("max_split_size_mb").contains("a whole number of MiB above 20"));
-        assert!(refused("max_split_size_mb:-1").contains("got `-1`"));
-        assert!(refused("max_split_size_mb:20").contains("above 20"));
-        assert!(refused("garbage_collection_threshold:1.5").contains("between 0 and 1"));
-        assert!(refused("garbage_collection_threshold:NaN").contains("between 0 and 1"));
-        assert!(refused("roundup_power2_divisions:3").contains("power of two"));
-        assert!(refused("expandable_segments+expandable_segments").contains("given twice"));
-        assert!(refused("managed+expandable_segments").contains("drop it, or `managed`"));
-        assert!(refused("managed+cudaMallocAsync").contains("drop `managed`"));
-        assert!(
-            refused("cudaMallocAsync+max_split_size_mb:64").contains("drop `max_split_size_mb`")
-        );
+        let unknown = |text| {
+            format!(
+                "unknown allocator setting `{text}`; expected native, cudaMallocAsync, managed, \
+                 expandable_segments, max_split_size_mb:N, garbage_collection_threshold:X, \
+                 roundup_power2_divisions:N, or several joined by +"
+            )
+        };
+        let takes =
+            |name, what, got| format!("allocator setting `{name}` takes {what}, got `{got}`");
+        let split = |got| takes("max_split_size_mb", "a whole number of MiB above 20", got);
+        let threshold = |got| {
+            let name = "garbage_collection_threshold";
+            takes(name, "a share between 0 and 1", got)
+        };
+        let power = "a power of two from 1 to 64";
+        let ignores = "`cudaMallocAsync` ignores the native allocator's settings";
+        for (text, expect) in [
+            ("expandable", unknown("expandable")),
+            ("", unknown("")),
+            ("max_split_size_mb", split("")),
+            ("max_split_size_mb:-1", split("-1")),
+            ("max_split_size_mb:20", split("20")),
+            ("garbage_collection_threshold:1.5", threshold("1.5")),
+            ("garbage_collection_threshold:NaN", threshold("NaN")),
+            (
+                "roundup_power2_divisions:3",
+                takes("roundup_power2_divisions", power, "3"),
+            ),
+            (
+                "expandable_segments+expandable_segments",
+                "allocator setting `expandable_segments` is given twice".to_owned(),
+            ),
+            (
+                "managed+expandable_segments",
+                "`expandable_segments` are no unified memory; drop it, or `managed`".to_owned(),
+            ),
+            (
+                "managed+cudaMallocAsync",
+                format!("{ignores}; drop `managed`"),
+            ),
+            (
+                "cudaMallocAsync+max_split_size_mb:64",
+                format!("{ignores}; drop `max_split_size_mb`"),
+            ),
+        ] {
+            let error = text.parse::<Allocator>().unwrap_err();
+            assert_eq!(error.to_string(), expect);
+        }
     }
 }

@@ -125,7 +125,12 @@ mod tests {
             "uniform",
         ] {
             let error = text.parse::<Arrivals>().unwrap_err().to_string();
-            assert!(error.contains("expected poisson, gamma:"), "{error}");
+            let expect = format!(
+                "unknown arrivals `{text}`; expected poisson, gamma:BURSTINESS with the shape of \
+                 the times between requests from 0.01 (bursts) to 100 (even), such as gamma:0.5, \
+                 or trace"
+            );
+            assert_eq!(error, expect);
         }
     }
 

@@ -135,21 +135,36 @@ mod tests {
 
     #[test]
     fn what_is_no_range_is_refused_with_what_would_be() {
+        let no_range = |text| {
+            format!(
+                "`{text}` is no range of lengths; expected MIN-MAX from 1 to 65536 with MIN below \
+                 MAX, such as 16-512"
+            )
+        };
         for (text, expect) in [
-            (r#""16""#, "`16` is no range of lengths; expected MIN-MAX"),
-            (r#""512-16""#, "with MIN below MAX"),
-            (r#""16-16""#, "with MIN below MAX"),
-            (r#""0-16""#, "from 1 to 65536"),
-            (r#""16-65537""#, "from 1 to 65536"),
-            (r#""+16-17""#, "is no range"),
-            (r#""""#, "is no range"),
-            (r#"{"min":20,"max":10}"#, "`20-10` is no range of lengths"),
-            (r#"{"min":20}"#, "missing field `max`"),
-            (r#"{"min":1,"max":2,"mean":1}"#, "unknown field `mean`"),
-            ("128", "expected a range of lengths, such as 16-512"),
+            (r#""16""#, no_range("16")),
+            (r#""512-16""#, no_range("512-16")),
+            (r#""16-16""#, no_range("16-16")),
+            (r#""0-16""#, no_range("0-16")),
+            (r#""16-65537""#, no_range("16-65537")),
+            (r#""+16-17""#, no_range("+16-17")),
+            (r#""""#, no_range("")),
+            (r#"{"min":20,"max":10}"#, no_range("20-10")),
+            (r#"{"min":20}"#, "missing field `max`".to_owned()),
+            (
+                r#"{"min":1,"max":2,"mean":1}"#,
+                "unknown field `mean`, expected `min` or `max`".to_owned(),
+            ),
+            (
+                "128",
+                "invalid type: integer `128`, expected a range of lengths, such as 16-512 or \
+                 {min: 16, max: 512}"
+                    .to_owned(),
+            ),
         ] {
             let error = serde_json::from_str::<LengthRange>(text).unwrap_err();
-            assert!(error.to_string().contains(expect), "{text}: {error}");
+            let place = format!(" at line {} column {}", error.line(), error.column());
+            assert_eq!(error.to_string(), expect + &place);
         }
     }
 }

@@ -549,9 +549,10 @@ mod tests {
             assert_eq!(super::check(llama, task, &variant, gpu), Ok(()));
         }
         let unknown = serde_json::from_str::<Variant>(r#"{"lora_targets":"q+w"}"#).unwrap_err();
-        assert!(
-            unknown.to_string().contains("unknown LoRA target `q+w`"),
-            "{unknown}"
+        assert_eq!(
+            unknown.to_string(),
+            "unknown LoRA target `q+w`; expected some of q, k, v, o, gate, up and down, each once \
+             and joined by + at line 1 column 22"
         );
     }
 
