@@ -286,7 +286,7 @@ mod tests {
         };
         let spec = ContainerSpec::default();
         let error = HERE.command(&nothing, &spec, Path::new("/x"), false);
-        assert!(error.unwrap_err().to_string().contains("no command"));
+        insta::assert_snapshot!(error.unwrap_err(), @"the image  has no command to start");
     }
 
     #[test]

@@ -233,15 +233,23 @@ mod tests {
 
     #[test]
     fn what_is_no_socket_of_this_machine_is_refused() {
-        for (host, expect) in [
-            ("ssh://ci@gpu-1", "only Unix sockets are supported"),
-            ("tcp://127.0.0.1:2375", "only Unix sockets are supported"),
-            ("unix://relative", "not the absolute path"),
-            ("nonsense", "not the absolute path"),
-        ] {
-            let error = Endpoint::parse(host).unwrap_err().to_string();
-            assert!(error.contains(expect), "{host}: {error}");
-        }
+        let refusals = [
+            "ssh://ci@gpu-1",
+            "tcp://127.0.0.1:2375",
+            "unix://relative",
+            "nonsense",
+        ]
+        .map(|host| {
+            let error = Endpoint::parse(host).unwrap_err();
+            assert!(matches!(error, Error::Endpoint { .. }), "{error:?}");
+            error.to_string()
+        });
+        insta::assert_snapshot!(refusals.join("\n"), @r"
+        cannot use ssh://ci@gpu-1: only Unix sockets are supported; run torchgauge on the engine's machine, and bring images there with `images push` or `images export`
+        cannot use tcp://127.0.0.1:2375: only Unix sockets are supported; run torchgauge on the engine's machine, and bring images there with `images push` or `images export`
+        cannot use unix://relative: not the absolute path of a Unix socket; write unix:///path/to/socket
+        cannot use nonsense: not the absolute path of a Unix socket; write unix:///path/to/socket
+        ");
         check(
             &[("DOCKER_HOST", "ssh://gpu-1")],
             &[
@@ -285,10 +293,8 @@ mod tests {
             },
             user_id: 0,
         };
-        let error = discover(&here).unwrap_err().to_string();
-        assert!(
-            error.contains("DOCKER_CONTEXT=gone") && error.contains("docker context ls"),
-            "{error}"
-        );
+        let error = discover(&here).unwrap_err();
+        assert!(matches!(error, Error::Endpoint { .. }), "{error:?}");
+        insta::assert_snapshot!(error.to_string().replace(config, "/config"), @"cannot use DOCKER_CONTEXT=gone: cannot read /config/contexts/meta/283bb9deef02e6843abfb538efa1eca70801bd8a701c3f98191e123496339247/meta.json: No such file or directory (os error 2); see `docker context ls`, or unset it (`docker context use default`)");
     }
 }

@@ -222,12 +222,19 @@ mod tests {
                 mounts,
                 ..ContainerSpec::default()
             };
-            spec.check().map_err(|error| error.to_string())
+            spec.check()
         };
         check("/a", "/x").unwrap();
-        for (source, target) in [("/a,b", "/x"), ("/a", "/x,rw"), ("/a\nb", "/x")] {
-            let error = check(source, target).unwrap_err();
-            assert!(error.contains("without comma"), "{error}");
-        }
+        let refusals =
+            [("/a,b", "/x"), ("/a", "/x,rw"), ("/a\nb", "/x")].map(|(source, target)| {
+                let error = check(source, target).unwrap_err();
+                assert!(matches!(error, Error::Mount(_)), "{error:?}");
+                error.to_string()
+            });
+        insta::assert_snapshot!(refusals.join("\n"), @r#"
+        cannot mount "/a,b": expected paths without comma, line break or NUL
+        cannot mount "/a": expected paths without comma, line break or NUL
+        cannot mount "/a\nb": expected paths without comma, line break or NUL
+        "#);
     }
 }
