@@ -78,7 +78,7 @@ impl Error {
 #[derive(Debug, thiserror::Error)]
 #[error("{operation} {}{engine}: {cause}; {}", self.on(), cause.next_step())]
 pub struct Failure {
-    /// What was asked, such as `load image archive`.
+    /// What was asked, such as `load image archive into`.
     pub operation: &'static str,
     /// Which engine, such as `Docker 20.10.24 at unix:///var/run/docker.sock`.
     pub engine: String,

@@ -48,7 +48,7 @@ impl Engine {
                 }
                 Ok(Some(Err(error))) => error.into(),
             };
-            return Err(self.failed("load image archive", "", cause));
+            return Err(self.failed("load image archive into", "", cause));
         }
     }
 }

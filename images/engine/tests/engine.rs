@@ -88,7 +88,7 @@ async fn a_damaged_archive_is_refused() {
         .await
         .unwrap_err();
     assert!(
-        matches!(&error, Error::Failed(failure) if failure.operation == "load image archive"),
+        matches!(&error, Error::Failed(failure) if failure.operation == "load image archive into"),
         "{error:?}"
     );
     assert!(!error.is_engine_gone(), "{error}");
@@ -100,7 +100,7 @@ async fn a_damaged_archive_is_refused() {
         .await
         .unwrap_err();
     assert!(
-        matches!(&error, Error::Failed(failure) if failure.operation == "load image archive"),
+        matches!(&error, Error::Failed(failure) if failure.operation == "load image archive into"),
         "{error:?}"
     );
     assert_eq!(
