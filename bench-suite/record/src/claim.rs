@@ -309,12 +309,12 @@ mod tests {
         assert_eq!(increase.ratio_range(), Ok(range(Some(1.25), None)));
         let open = Expectation::Ratio(range(None, None));
         let why = |of: Expectation| of.ratio_range().unwrap_err().to_string();
-        assert!(why(open).contains("has no range"));
+        insta::assert_snapshot!(why(open), @"the claim has no range; give min, max or both");
         let reversed = Expectation::Ratio(range(Some(2.0), Some(1.0)));
         assert_eq!(why(reversed), "min 2 is above max 1; swap them");
         let percent = Expectation::Saving(range(Some(30.0), Some(50.0)));
-        assert!(why(percent).starts_with("min is 30; expected a finite number"));
+        insta::assert_snapshot!(why(percent), @"min is 30; expected a finite number that leaves treated ÷ baseline at 0 or above (a saving is at most 1; 30 % is written 0.3)");
         let nan = Expectation::Ratio(range(Some(f64::NAN), Some(1.0)));
-        assert!(why(nan).starts_with("min is NaN; "));
+        insta::assert_snapshot!(why(nan), @"min is NaN; expected a finite number that leaves treated ÷ baseline at 0 or above (a saving is at most 1; 30 % is written 0.3)");
     }
 }

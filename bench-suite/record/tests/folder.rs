@@ -3,11 +3,14 @@
 use std::{
     fs,
     io::{Read, Write},
+    path::Path,
 };
 
 use flate2::{Compression, write::GzEncoder};
 
-use record::{Isolation, Outcome, Rank, Reason, Record, SessionFolder, Stage, VERSION, Workload};
+use record::{
+    FolderError, Isolation, Outcome, Rank, Reason, Record, SessionFolder, Stage, VERSION, Workload,
+};
 
 fn record(run: &str) -> Record {
     Record {
@@ -141,6 +144,13 @@ fn values_and_axes_that_cannot_be_are_refused() {
     );
 }
 
+/// The text of a refusal, with the folder replaced, which is another one each time.
+fn refusal(error: &FolderError, home: &Path) -> String {
+    assert!(matches!(error, FolderError::Refused(_)), "{error:?}");
+    let text = error.to_string();
+    text.replace(home.to_str().unwrap(), "/home")
+}
+
 #[test]
 fn a_session_of_another_version_is_refused() {
     let home = tempfile::tempdir().unwrap();
@@ -150,7 +160,7 @@ fn a_session_of_another_version_is_refused() {
     )
     .unwrap();
     let error = SessionFolder::at(home.path()).read_session().unwrap_err();
-    assert!(error.to_string().contains("is of version 99, "), "{error}");
+    insta::assert_snapshot!(refusal(&error, home.path()), @"/home/session.json is of version 99, this Torchgauge reads version 4");
 }
 
 #[test]
@@ -167,21 +177,25 @@ fn what_others_hand_in_is_bounded_and_no_way_to_other_files() {
     for path in [&session, &records] {
         std::os::unix::fs::symlink(&precious, path).unwrap();
     }
-    for error in [
-        folder.read_session().unwrap_err().to_string(),
-        folder.read_records().unwrap_err().to_string(),
-    ] {
-        assert!(error.contains("leads out of its folder"), "{error}");
-        assert!(!error.contains("root:x"), "{error}");
-    }
+    let refusals = || {
+        let session = folder.read_session().unwrap_err();
+        let records = folder.read_records().unwrap_err();
+        [session, records].map(|error| refusal(&error, home.path()))
+    };
+    let linked = refusals().join("\n");
+    assert!(!linked.contains("root:x"), "{linked}");
+    insta::assert_snapshot!(linked, @r"
+    cannot read /home/s/session.json: it is a link that leads out of its folder; give the file itself; is this the folder of a session?
+    cannot read /home/s/records.ndjson: it is a link that leads out of its folder; give the file itself; is this the folder of a session?
+    ");
     for path in [&session, &records] {
         fs::remove_file(path).unwrap();
         fs::File::create(path).unwrap().set_len(1 << 40).unwrap();
     }
-    let error = folder.read_session().unwrap_err().to_string();
-    assert!(error.contains("larger than 64 MiB"), "{error}");
-    let error = folder.read_records().unwrap_err().to_string();
-    assert!(error.contains("larger than 512 MiB"), "{error}");
+    insta::assert_snapshot!(refusals().join("\n"), @r"
+    cannot read /home/s/session.json: it is larger than 64 MiB; is this the folder of a session?
+    cannot read /home/s/records.ndjson: it is larger than 512 MiB; is this the folder of a session?
+    ");
 
     let many = record::Session {
         version: VERSION,
@@ -189,8 +203,8 @@ fn what_others_hand_in_is_bounded_and_no_way_to_other_files() {
         ..record::Session::default()
     };
     folder.write_session(&many).unwrap();
-    let error = folder.read_session().unwrap_err().to_string();
-    assert!(error.contains("501 images; at most 500"), "{error}");
+    let error = folder.read_session().unwrap_err();
+    insta::assert_snapshot!(refusal(&error, home.path()), @"/home/s/session.json: 501 images; at most 500");
 }
 
 #[test]
@@ -233,28 +247,35 @@ fn packed_records_are_read_as_they_were_and_added_to_no_more() {
     fs::remove_file(&plain).unwrap();
     assert_eq!(named(&folder), ["a", "b"]);
     assert_eq!(folder.read_lines().unwrap(), lines);
-    for error in [
+    let refusals = [
         folder.append(&record("c")).unwrap_err(),
         folder.open_records().unwrap_err(),
-    ] {
-        let error = error.to_string();
-        assert!(error.ends_with("unpack it with `gunzip` first"), "{error}");
-    }
+    ]
+    .map(|error| refusal(&error, home.path()));
+    insta::assert_snapshot!(refusals.join("\n"), @r"
+    cannot add records to /home/records.ndjson.gz; unpack it with `gunzip` first
+    cannot add records to /home/records.ndjson.gz; unpack it with `gunzip` first
+    ");
     assert!(!plain.exists());
 
-    let refused = |content: &[u8], why: &str| {
+    let refused = |content: &[u8]| {
         fs::write(&packed, content).unwrap();
-        let error = folder.read_records().unwrap_err().to_string();
-        assert!(error.contains("records.ndjson.gz: "), "{error}");
-        assert!(error.contains(why), "{error}");
+        let error = folder.read_records().unwrap_err();
+        refusal(&error, home.path())
     };
-    let damaged = "damaged, or not packed by gzip";
-    refused(&whole[..whole.len() - 9], damaged);
-    refused(&lines, damaged);
-    refused(&[&whole[..], b"more"].concat(), damaged);
+    let damaged = [
+        refused(&whole[..whole.len() - 9]),
+        refused(&lines),
+        refused(&[&whole[..], b"more"].concat()),
+    ];
+    insta::assert_snapshot!(damaged.join("\n"), @r"
+    /home/records.ndjson.gz: damaged, or not packed by gzip (incomplete deflate stream); copy the file again
+    /home/records.ndjson.gz: damaged, or not packed by gzip (invalid gzip header); copy the file again
+    /home/records.ndjson.gz: damaged, or not packed by gzip (unexpected end of file); copy the file again
+    ");
     let bomb = gzip(&mut std::io::repeat(b'\n').take((512 << 20) + 1));
     assert!(bomb.len() < 8 << 20, "{}", bomb.len());
-    refused(&bomb, "larger than 512 MiB unpacked");
+    insta::assert_snapshot!(refused(&bomb), @"/home/records.ndjson.gz: larger than 512 MiB unpacked");
 }
 
 fn gzip(content: &mut impl Read) -> Vec<u8> {
