@@ -218,11 +218,10 @@ fn sides_that_share_nothing_and_names_that_do_not_exist_are_errors() {
     let head = Side::pick(&session, &all, Some("new")).unwrap();
     let nothing = compare(&base, &head, &Options::default()).unwrap_err();
     assert!(
-        nothing
-            .to_string()
-            .contains("s:old has smoke; s:new has smoke"),
-        "{nothing}"
+        matches!(nothing, CompareError::NothingInCommon { .. }),
+        "{nothing:?}"
     );
+    insta::assert_snapshot!(nothing, @"no cell in common: s:old has smoke; s:new has smoke. Run the same suite for both, with the same scenarios and variants");
     let thresholds = [("speed".to_owned(), 0.1)].into();
     let unknown = compare(
         &base,
@@ -233,10 +232,19 @@ fn sides_that_share_nothing_and_names_that_do_not_exist_are_errors() {
         },
     )
     .unwrap_err();
+    let CompareError::UnknownMetric { known, .. } = &unknown else {
+        panic!("{unknown:?}")
+    };
     assert!(
-        unknown
-            .to_string()
-            .contains("throughput_samples_per_second")
+        known.contains(&"throughput_samples_per_second"),
+        "{unknown}"
+    );
+    assert_eq!(
+        unknown.to_string(),
+        format!(
+            "no compared metric is named `speed`; there are: {}",
+            known.join(", ")
+        )
     );
 }
 

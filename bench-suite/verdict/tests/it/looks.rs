@@ -104,7 +104,7 @@ fn looks_that_cannot_have_been_are_refused() {
     let session = looked(&[(3, 0.5), (6, 0.5)]);
     let error = compare_session(&session, &both(99.0), &Options::default()).unwrap_err();
     assert!(matches!(error, CompareError::Looks { .. }), "{error}");
-    assert!(error.to_string().contains("`deciding`"), "{error}");
+    insta::assert_snapshot!(error, @"the looks under `deciding` in session.json: a look at 0.5 of the budget, expected more than the last look's 0.5 and at most 1; the budget has to be fixed before the first look");
 }
 
 #[test]
