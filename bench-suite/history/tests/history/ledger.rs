@@ -1,6 +1,6 @@
 //! What is kept in mind of regressions, night after night.
 
-use history::{Acceptance, Attributes, HistoryError, Ledger, Night, State};
+use history::{Acceptance, Attributes, Ledger, Night, State};
 
 use crate::nights::{Series, extend, look, moment, series};
 
@@ -190,7 +190,7 @@ fn accepting_one_cell_touches_no_other() {
         ..accepted("ada")
     };
     let wrong = ledger.accept(&id, of("nosuch")).expect_err("fits nothing");
-    assert!(wrong.to_string().contains("a · throughput"), "{wrong}");
+    insta::assert_snapshot!(wrong, @"Rfb4fdf3f: the acceptance fits none of its series; it has a · throughput_samples_per_second, bb · throughput_samples_per_second");
     ledger.accept(&id, of("a")).expect("fits");
     let entry = ledger.entry(&id).expect("known");
     assert_eq!(entry.state(moment(61)), State::Open);
@@ -237,28 +237,23 @@ fn an_acceptance_that_ran_out_fails_once() {
     assert_eq!(nights(&told, |night| &night.open), [67, 68, 69]);
 }
 
-#[track_caller]
-fn refused(result: Result<(), HistoryError>, expected: &str) {
-    let error = result.expect_err(expected).to_string();
-    assert!(error.contains(expected), "no `{expected}` in {error}");
-}
-
 #[test]
 fn an_acceptance_needs_somebody_and_something() {
     let mut ledger = Ledger::default();
     let unknown = ledger.accept("R00000000", accepted("ada"));
-    refused(unknown.map(|_| ()), "has no entry R00000000; it has none");
-    refused(ledger.withdraw("R0").map(|_| ()), "has no entry R0");
+    insta::assert_snapshot!(unknown.expect_err("no entry"), @"the ledger has no entry R00000000; it has none");
+    insta::assert_snapshot!(ledger.withdraw("R0").expect_err("no entry"), @"the ledger has no entry R0; it has none");
     let level = |night| if night == 60 { 90.0 } else { 100.0 };
     look(&mut ledger, &[series("a", 60, level)], 59);
     let id = look(&mut ledger, &[series("a", 61, level)], 60)
         .opened
         .remove(0);
     let nobody = ledger.accept(&id, accepted(" "));
-    refused(nobody.map(|_| ()), "`by` is empty");
+    insta::assert_snapshot!(nobody.expect_err("nobody"), @"R77398a6d: the acceptance's `by` is empty; name who accepts, and why");
     look(&mut ledger, &[series("a", 65, level)], 64);
     let fixed = ledger.accept(&id, accepted("ada"));
-    refused(fixed.map(|_| ()), "is fixed");
+    let fixed = fixed.expect_err("it is fixed").to_string();
+    insta::assert_snapshot!(fixed.replace(&id, "ID"), @"ID is fixed; there is nothing to accept");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Adding sessions and finding them again.
 
 use crate::support::{
-    POINTS, add, at, everything, failed, folder, places, plain, points, record, session, sessions,
-    throughput, values, with_threshold,
+    POINTS, add, at, everything, failed, folder, places, plain, points, record, refusal, session,
+    sessions, throughput, values, with_threshold,
 };
 use history::{Aggregate, History, Labels, PointFilter, SessionFilter};
 
@@ -227,23 +227,23 @@ fn images_of_one_session_are_followed_side_by_side() {
     let error = history
         .add(&folder, &tracks(&[("torch-2.8", "new")]))
         .unwrap_err();
-    assert!(
-        error.to_string().contains("has the track old already"),
-        "{error}"
-    );
+    insta::assert_snapshot!(refusal(&error, home.path()), @"session b has the track old already, not new; to change it, `history remove b`, edit `labels` in its session.json, and add it again");
 
     let only = |track: &str| tracks(&[(History::ONLY_IMAGE, track)]);
-    for wrong in [
+    let refusals = [
         only("main"),
         tracks(&[("gone", "main")]),
         tracks(&[("torch-2.8", "one"), ("torch-2.11", "one")]),
-    ] {
+    ]
+    .map(|wrong| {
         let error = history.add(&both("c", 2), &wrong).unwrap_err();
-        assert!(
-            error.to_string().contains("is not that of one image"),
-            "{error}"
-        );
-    }
+        refusal(&error, home.path())
+    });
+    insta::assert_snapshot!(refusals.join("\n"), @r"
+    track main is not that of one image of session c, which has torch-2.11, torch-2.8; name one, as in `--track IMAGE=main`
+    track main is not that of one image of session c, which has torch-2.11, torch-2.8; name one, as in `--track IMAGE=main`
+    track one is not that of one image of session c, which has torch-2.11, torch-2.8; name one, as in `--track IMAGE=one`
+    ");
     history
         .add(&plain(home.path(), "d", 3, 100.0), &only("main"))
         .unwrap();
@@ -288,10 +288,7 @@ fn sessions_are_found_by_branch_and_image() {
     assert!(!history.add(&d, &label("main")).unwrap().unchanged);
     assert!(history.add(&d, &label("main")).unwrap().unchanged);
     let error = history.add(&d, &label("other")).unwrap_err();
-    assert!(
-        error.to_string().contains("has the branch main already"),
-        "{error}"
-    );
+    insta::assert_snapshot!(refusal(&error, home.path()), @"session d has the branch main already, not other; to change it, `history remove d`, edit `labels` in its session.json, and add it again");
     assert_eq!(d.read_session().unwrap().labels, label("main"));
 }
 
@@ -304,19 +301,13 @@ fn another_session_of_the_same_name_is_refused() {
     let error = history
         .add(&plain(home.path(), "a", 1, 100.0), &Labels::default())
         .unwrap_err();
-    assert!(
-        error.to_string().contains("with a different start"),
-        "{error}"
-    );
+    insta::assert_snapshot!(refusal(&error, home.path()), @"session a is already in the history with a different start: 2026-01-01T00:00:00Z, not 2026-01-02T00:00:00Z; `history remove a` removes the old one");
     let session = session("a", 0);
     let mut foreign = record(&session, 9, 1.0);
     foreign.session = "z".into();
     let mixed = folder(home.path(), &session, &[foreign]);
     let error = history.add(&mixed, &Labels::default()).unwrap_err();
-    assert!(
-        error.to_string().contains("must be of one session"),
-        "{error}"
-    );
+    insta::assert_snapshot!(refusal(&error, home.path()), @"the session in /home/a cannot be added: run r-0009 belongs to session z, but session.json is of a; the two files must be of one session");
     assert_eq!(everything(&history), before);
 }
 
@@ -338,7 +329,7 @@ fn a_removed_session_leaves_nothing() {
     history.remove("c").unwrap();
     assert_eq!(everything(&history), before);
     let error = history.remove("b").unwrap_err();
-    assert!(error.to_string().contains("no session b"), "{error}");
+    insta::assert_snapshot!(refusal(&error, home.path()), @"no session b in the history; `history list --sessions` names them");
     add(&history, &plain(home.path(), "b", 1, 200.0));
 }
 
@@ -381,12 +372,7 @@ fn a_negative_metric_is_refused_as_by_a_comparison() {
     let runs = [record(&session, 0, 100.0), record(&session, 1, -100.0)];
     let folder = folder(home.path(), &session, &runs);
     let error = history.add(&folder, &Labels::default()).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("run r-0001: throughput_samples_per_second is -100"),
-        "{error}"
-    );
+    insta::assert_snapshot!(refusal(&error, home.path()), @"the session in /home/below cannot be added: run r-0001: throughput_samples_per_second is -100, expected a number that is not negative; a record like this was changed or is broken, and a comparison refuses it as well: measure again");
     assert!(everything(&history).0.is_empty());
 }
 
@@ -450,5 +436,5 @@ fn a_session_without_a_record_is_refused() {
     let history = History::at(home.path().join("history")).unwrap();
     let none = folder(home.path(), &session("none", 0), &[]);
     let error = history.add(&none, &Labels::default()).unwrap_err();
-    assert!(error.to_string().contains("no record of a run"), "{error}");
+    insta::assert_snapshot!(refusal(&error, home.path()), @"the session in /home/none cannot be added: it has no record of a run; `bench --resume` runs what it planned");
 }

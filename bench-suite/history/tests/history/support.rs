@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, path::Path};
 
 use history::{
-    Aggregate, History, Labels, Point, PointFilter, Series, SeriesFilter, SeriesKey, SessionFilter,
-    SessionInfo,
+    Aggregate, History, HistoryError, Labels, Point, PointFilter, Series, SeriesFilter, SeriesKey,
+    SessionFilter, SessionInfo,
 };
 use jiff::{SignedDuration, Timestamp};
 use protocol::{CudaFacts, Device, Phase, Started, Steps, Variant};
@@ -246,4 +246,11 @@ pub(crate) fn places(history: &History) -> Vec<String> {
     }
     found.sort();
     found
+}
+
+/// The text of a refusal, with the folder replaced, which is another one each time.
+pub(crate) fn refusal(error: &HistoryError, home: &Path) -> String {
+    assert!(matches!(error, HistoryError::Refused(_)), "{error:?}");
+    let text = error.to_string();
+    text.replace(home.to_str().unwrap(), "/home")
 }
