@@ -38,56 +38,49 @@ fn lines(files: &[(&str, &[u8])], environment: &[&str], driver: &str, gpu: &str)
     checks.iter().map(line).collect()
 }
 
-#[track_caller]
-fn check(found: &str, expected: &[&str]) {
-    for part in expected {
-        assert!(found.contains(part), "no `{part}` in\n{found}");
-    }
-}
-
 #[test]
 fn a_driver_starts_the_cuda_of_its_major_version() {
     let of = |cuda: &str, driver| {
         let text = format!("cuda: Optional[str] = '{cuda}'\n");
         lines(&[(TORCH, text.as_bytes())], &[], driver, "")
     };
-    check(
-        &of("12.4", "570"),
-        &["+ CUDA: 12.4 by PyTorch; driver 570 has CUDA 12.8: starts\n"],
-    );
-    check(
-        &of("12.8", "535.54.03"),
-        &["+ CUDA", "has CUDA 12.2", "minor-version", "222"],
-    );
-    check(
-        &of("13.0", "570"),
-        &["- CUDA", "driver 580.65 or newer (error 35)"],
-    );
-    check(&of("13.0", "580"), &["+ CUDA"]);
-    check(
-        &of("12.4", "400"),
-        &["- CUDA", "older than CUDA 11", "525.60"],
-    );
+    insta::assert_snapshot!(of("12.4", "570"), @r"
+    + CUDA: 12.4 by PyTorch; driver 570 has CUDA 12.8: starts
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
+    insta::assert_snapshot!(of("12.8", "535.54.03"), @r"
+    + CUDA: 12.8 by PyTorch; driver 535.54.3 has CUDA 12.2: starts by minor-version compatibility; what is compiled from PTX fails (error 222)
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
+    insta::assert_snapshot!(of("13.0", "570"), @r"
+    - CUDA: 13.0 by PyTorch; driver 570 has CUDA 12.8: needs driver 580.65 or newer (error 35): upgrade the driver, or take an image with an older CUDA
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
+    insta::assert_snapshot!(of("13.0", "580"), @r"
+    + CUDA: 13.0 by PyTorch; driver 580 has CUDA 13.0: starts
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
+    insta::assert_snapshot!(of("12.4", "400"), @r"
+    - CUDA: 12.4 by PyTorch; driver 400 is older than CUDA 11: needs driver 525.60 or newer (error 35): upgrade the driver, or take an image with an older CUDA
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
     // Before CUDA's own: an image may have a second one.
     let second = ("usr/local/cuda/lib64/libcudart.so.13.0.96", &b""[..]);
     let both = [(TORCH, &b"cuda = '12.4'"[..]), second];
-    check(
-        &lines(&both, &["CUDA_VERSION=13.0.1"], "570", ""),
-        &["+ CUDA: 12.4"],
-    );
-    check(
-        &lines(&[second], &[], "570", ""),
-        &["- CUDA: 13.0 by libcudart"],
-    );
+    insta::assert_snapshot!(lines(&both, &["CUDA_VERSION=13.0.1"], "570", ""), @r"
+    + CUDA: 12.4 by PyTorch; driver 570 has CUDA 12.8: starts
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
+    insta::assert_snapshot!(lines(&[second], &[], "570", ""), @r"
+    - CUDA: 13.0 by libcudart; driver 570 has CUDA 12.8: needs driver 580.65 or newer (error 35): upgrade the driver, or take an image with an older CUDA
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
     let package = "a/nvidia_cuda_runtime_cu12-12.6.77.dist-info/METADATA";
-    check(
-        &lines(&[(package, b"")], &[], "570", ""),
-        &["CUDA: 12.6 by package"],
-    );
-    check(
-        &lines(&[("bin/sh", b"")], &[], "570", ""),
-        &["+ CUDA: none"],
-    );
+    insta::assert_snapshot!(lines(&[(package, b"")], &[], "570", ""), @r"
+    + CUDA: 12.6 by package of libcudart; driver 570 has CUDA 12.8: starts
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
+    insta::assert_snapshot!(lines(&[("bin/sh", b"")], &[], "570", ""), @"+ CUDA: none in the image, which starts on any driver, on the CPU");
 }
 
 #[test]
@@ -99,36 +92,48 @@ fn compat_libraries_before_the_drivers_want_an_older_driver() {
         lines(&all, environment, driver, "")
     };
     let first = [(CONF, FOLDER)];
-    check(
-        &of(&first, &[], "580"),
-        &["- compat", "570.86.10, first by /etc", "error 803"],
-    );
-    check(&of(&first, &[], "570.86.10"), &["+ compat", "the same"]);
-    check(&of(&first, &[], "550"), &["+ compat", "error 804"]);
-    check(
-        &of(&first, &[], "470"),
-        &["+ CUDA", "by the image's compat libraries"],
-    );
+    insta::assert_snapshot!(of(&first, &[], "580"), @r"
+    + CUDA: 12.8 by PyTorch; driver 580 has CUDA 13.0: starts
+    - compat libraries: 570.86.10, first by /etc/ld.so.conf.d/00-compat.conf; driver 580 is no older, so CUDA does not start (error 803): take the folder out of /etc/ld.so.conf.d/00-compat.conf
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
+    insta::assert_snapshot!(of(&first, &[], "570.86.10"), @r"
+    + CUDA: 12.8 by PyTorch; driver 570.86.10 has CUDA 12.8: starts
+    + compat libraries: 570.86.10, first by /etc/ld.so.conf.d/00-compat.conf; the same as the driver
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
+    insta::assert_snapshot!(of(&first, &[], "550"), @r"
+    + CUDA: 12.8 by PyTorch; driver 550 has CUDA 12.4: starts by minor-version compatibility; what is compiled from PTX fails (error 222)
+    + compat libraries: 570.86.10, first by /etc/ld.so.conf.d/00-compat.conf; driver 550 is older: starts on data-centre GPUs, and not on others (error 804)
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
+    insta::assert_snapshot!(of(&first, &[], "470"), @r"
+    + CUDA: 12.8 by PyTorch; driver 470 has CUDA 11.4: starts by the image's compat libraries, on data-centre GPUs alone
+    + compat libraries: 570.86.10, first by /etc/ld.so.conf.d/00-compat.conf; driver 470 is older: starts on data-centre GPUs, and not on others (error 804)
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
     let path = "LD_LIBRARY_PATH=/opt/lib:/usr/local/cuda-12.8/compat";
-    check(
-        &of(&[], &[path], "580"),
-        &["- compat", "by LD_LIBRARY_PATH"],
-    );
+    insta::assert_snapshot!(of(&[], &[path], "580"), @r"
+    + CUDA: 12.8 by PyTorch; driver 580 has CUDA 13.0: starts
+    - compat libraries: 570.86.10, first by LD_LIBRARY_PATH; driver 580 is no older, so CUDA does not start (error 803): take the folder out of LD_LIBRARY_PATH
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
     let system = (
         "etc/ld.so.conf.d/00-a.conf",
         &b"/usr/lib/x86_64-linux-gnu"[..],
     );
-    for files in [&[][..], &[system, (CONF, FOLDER)]] {
-        let found = of(files, &[], "580");
-        check(
-            &found,
-            &[
-                "+ compat",
-                "in /usr/local/cuda-12.8/compat, where the loader",
-            ],
-        );
-    }
-    check(&of(&[], &[], "470"), &["- CUDA"]);
+    let later = of(&[system, (CONF, FOLDER)], &[], "580");
+    assert_eq!(of(&[], &[], "580"), later);
+    insta::assert_snapshot!(later, @r"
+    + CUDA: 12.8 by PyTorch; driver 580 has CUDA 13.0: starts
+    + compat libraries: 570.86.10 in /usr/local/cuda-12.8/compat, where the loader does not search by default
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
+    insta::assert_snapshot!(of(&[], &[], "470"), @r"
+    - CUDA: 12.8 by PyTorch; driver 470 has CUDA 11.4: needs driver 525.60 or newer (error 35): upgrade the driver, or take an image with an older CUDA
+    + compat libraries: 570.86.10 in /usr/local/cuda-12.8/compat, where the loader does not search by default
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
 }
 
 #[test]
@@ -136,23 +141,26 @@ fn a_gpu_finds_its_code_or_compiles_it() {
     let code = fatbin(&[(CUBIN, 80, "a"), (CUBIN, 90, "h"), (PTX, 90, "text")]);
     let of = |cuda: &[u8], driver, gpu| lines(&[(TORCH, cuda), (CODE, &code)], &[], driver, gpu);
     let cuda = b"cuda = '12.8'";
-    check(
-        &of(cuda, "570", ""),
-        &["+ GPU code: sm_80, sm_90, PTX of sm_90; give --gpu"],
-    );
-    check(
-        &of(cuda, "570", "sm_86"),
-        &["+ GPU code", "sm_86 finds its own"],
-    );
-    check(
-        &of(cuda, "570", "sm_120"),
-        &["+ GPU code", "compiles PTX of sm_90"],
-    );
-    check(&of(cuda, "550", "sm_120"), &["- GPU code", "error 222"]);
-    check(
-        &of(cuda, "570", "sm_75"),
-        &["- GPU code", "nothing for sm_75 (error 209)"],
-    );
+    insta::assert_snapshot!(of(cuda, "570", ""), @r"
+    + CUDA: 12.8 by PyTorch; driver 570 has CUDA 12.8: starts
+    + GPU code: sm_80, sm_90, PTX of sm_90; give --gpu to learn whether yours finds its own
+    ");
+    insta::assert_snapshot!(of(cuda, "570", "sm_86"), @r"
+    + CUDA: 12.8 by PyTorch; driver 570 has CUDA 12.8: starts
+    + GPU code: sm_80, sm_90, PTX of sm_90; sm_86 finds its own
+    ");
+    insta::assert_snapshot!(of(cuda, "570", "sm_120"), @r"
+    + CUDA: 12.8 by PyTorch; driver 570 has CUDA 12.8: starts
+    + GPU code: sm_80, sm_90, PTX of sm_90; sm_120 compiles PTX of sm_90 at the first start
+    ");
+    insta::assert_snapshot!(of(cuda, "550", "sm_120"), @r"
+    + CUDA: 12.8 by PyTorch; driver 550 has CUDA 12.4: starts by minor-version compatibility; what is compiled from PTX fails (error 222)
+    - GPU code: sm_80, sm_90, PTX of sm_90; sm_120 would compile PTX of sm_90, which is newer than the driver (error 222)
+    ");
+    insta::assert_snapshot!(of(cuda, "570", "sm_75"), @r"
+    + CUDA: 12.8 by PyTorch; driver 570 has CUDA 12.8: starts
+    - GPU code: sm_80, sm_90, PTX of sm_90; nothing for sm_75 (error 209): take an image that is built for it
+    ");
 }
 
 #[test]
@@ -162,27 +170,59 @@ fn what_an_image_requires_of_the_driver_is_held_against_it() {
         lines(&[(TORCH, b"cuda = '12.8'")], &[&asked, more], driver, "")
     };
     let asked = "cuda>=12.8 brand=tesla,driver>=535,driver<536";
-    check(
-        &of(asked, "", "570"),
-        &["+ NVIDIA_REQUIRE_CUDA: `cuda>=12.8` is met"],
-    );
-    check(
-        &of(asked, "", "535"),
-        &["+ NVIDIA_REQUIRE_CUDA: met on some brands"],
-    );
-    check(&of(asked, "", "550"), &["- NVIDIA_REQUIRE_CUDA: not met"]);
-    for (asked, driver, sign) in [
-        ("driver<=570", "570.86", '+'),
-        ("driver<570", "570.86", '-'),
-        ("driver>570", "570.86", '-'),
-        ("driver!=570", "570.86", '-'),
-        ("driver=570", "570.86", '+'),
-        ("driver=570", "580.65", '-'),
-        ("cuda>12.8", "570.86", '-'),
+    insta::assert_snapshot!(of(asked, "", "570"), @r"
+    + CUDA: 12.8 by PyTorch; driver 570 has CUDA 12.8: starts
+    + NVIDIA_REQUIRE_CUDA: `cuda>=12.8` is met
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
+    insta::assert_snapshot!(of(asked, "", "535"), @r"
+    + CUDA: 12.8 by PyTorch; driver 535 has CUDA 12.2: starts by minor-version compatibility; what is compiled from PTX fails (error 222)
+    + NVIDIA_REQUIRE_CUDA: met on some brands of GPUs alone: `brand=tesla,driver>=535,driver<536`
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
+    insta::assert_snapshot!(of(asked, "", "550"), @r"
+    + CUDA: 12.8 by PyTorch; driver 550 has CUDA 12.4: starts by minor-version compatibility; what is compiled from PTX fails (error 222)
+    - NVIDIA_REQUIRE_CUDA: not met: `cuda>=12.8 brand=tesla,driver>=535,driver<536`; the NVIDIA runtime does not start the container. Where the driver does otherwise, set NVIDIA_DISABLE_REQUIRE=1; else upgrade the driver
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
+    let mut found = String::new();
+    for (asked, driver) in [
+        ("driver<=570", "570.86"),
+        ("driver<570", "570.86"),
+        ("driver>570", "570.86"),
+        ("driver!=570", "570.86"),
+        ("driver=570", "570.86"),
+        ("driver=570", "580.65"),
+        ("cuda>12.8", "570.86"),
     ] {
-        let expect = format!("{sign} NVIDIA_REQUIRE_CUDA");
-        check(&of(asked, "", driver), &[&expect]);
+        found.push_str(&of(asked, "", driver));
     }
+    insta::assert_snapshot!(found, @r"
+    + CUDA: 12.8 by PyTorch; driver 570.86 has CUDA 12.8: starts
+    + NVIDIA_REQUIRE_CUDA: `driver<=570` is met
+    + GPU code: not known: the image has no libtorch_cuda.so
+    + CUDA: 12.8 by PyTorch; driver 570.86 has CUDA 12.8: starts
+    - NVIDIA_REQUIRE_CUDA: not met: `driver<570`; the NVIDIA runtime does not start the container. Where the driver does otherwise, set NVIDIA_DISABLE_REQUIRE=1; else upgrade the driver
+    + GPU code: not known: the image has no libtorch_cuda.so
+    + CUDA: 12.8 by PyTorch; driver 570.86 has CUDA 12.8: starts
+    - NVIDIA_REQUIRE_CUDA: not met: `driver>570`; the NVIDIA runtime does not start the container. Where the driver does otherwise, set NVIDIA_DISABLE_REQUIRE=1; else upgrade the driver
+    + GPU code: not known: the image has no libtorch_cuda.so
+    + CUDA: 12.8 by PyTorch; driver 570.86 has CUDA 12.8: starts
+    - NVIDIA_REQUIRE_CUDA: not met: `driver!=570`; the NVIDIA runtime does not start the container. Where the driver does otherwise, set NVIDIA_DISABLE_REQUIRE=1; else upgrade the driver
+    + GPU code: not known: the image has no libtorch_cuda.so
+    + CUDA: 12.8 by PyTorch; driver 570.86 has CUDA 12.8: starts
+    + NVIDIA_REQUIRE_CUDA: `driver=570` is met
+    + GPU code: not known: the image has no libtorch_cuda.so
+    + CUDA: 12.8 by PyTorch; driver 580.65 has CUDA 13.0: starts
+    - NVIDIA_REQUIRE_CUDA: not met: `driver=570`; the NVIDIA runtime does not start the container. Where the driver does otherwise, set NVIDIA_DISABLE_REQUIRE=1; else upgrade the driver
+    + GPU code: not known: the image has no libtorch_cuda.so
+    + CUDA: 12.8 by PyTorch; driver 570.86 has CUDA 12.8: starts
+    - NVIDIA_REQUIRE_CUDA: not met: `cuda>12.8`; the NVIDIA runtime does not start the container. Where the driver does otherwise, set NVIDIA_DISABLE_REQUIRE=1; else upgrade the driver
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
     let off = of(asked, "NVIDIA_DISABLE_REQUIRE=1", "550");
-    assert!(!off.contains("NVIDIA_REQUIRE"), "{off}");
+    insta::assert_snapshot!(off, @r"
+    + CUDA: 12.8 by PyTorch; driver 550 has CUDA 12.4: starts by minor-version compatibility; what is compiled from PTX fails (error 222)
+    + GPU code: not known: the image has no libtorch_cuda.so
+    ");
 }
