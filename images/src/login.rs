@@ -138,21 +138,19 @@ mod tests {
             Ok(None)
         ));
         let place = file.display().to_string();
+        let without_place = |error: Error| error.to_string().replace(&place, "/settings");
+        let mut refusals = Vec::new();
         for settings in [
             r#"{"credsStore": "not-here"}"#,
             r#"{"credsStore": "other", "credHelpers": {"r.example": "not-here"}}"#,
         ] {
-            let error = with(settings).err().unwrap().to_string();
-            for words in [
-                "docker-credential-not-here",
-                &place,
-                "install it",
-                "docker login",
-            ] {
-                assert!(error.contains(words), "{error}");
-            }
+            refusals.push(without_place(with(settings).err().unwrap()));
         }
-        let error = with("{").err().unwrap().to_string();
-        assert!(error.contains(&place), "{error}");
+        refusals.push(without_place(with("{").err().unwrap()));
+        insta::assert_snapshot!(refusals.join("\n"), @r"
+        r.example: its credentials: docker-credential-not-here, which /settings names, cannot be run; install it, or remove it from there and run `docker login`
+        r.example: its credentials: docker-credential-not-here, which /settings names, cannot be run; install it, or remove it from there and run `docker login`
+        r.example: its credentials: /settings is not the JSON that the docker command writes; correct it
+        ");
     }
 }

@@ -318,20 +318,24 @@ mod tests {
             let read: Destination = text.parse().unwrap();
             assert_eq!(read.to_string(), text);
         }
-        for (text, word) in [
-            ("team/images", "names no registry"),
-            ("registry.example", "names no repository"),
-            ("registry.example/", "repository"),
-            ("registry.example/x:tag", "a tag or a digest"),
-            ("registry.example/x@sha256:00", "a tag or a digest"),
-            ("registry.example/UPPER", "is no repository"),
-            ("", "names no registry"),
-        ] {
-            let error = text.parse::<Destination>().unwrap_err();
-            assert!(
-                error.contains(word) && error.contains("expected"),
-                "{error}"
-            );
-        }
+        let refusals = [
+            "team/images",
+            "registry.example",
+            "registry.example/",
+            "registry.example/x:tag",
+            "registry.example/x@sha256:00",
+            "registry.example/UPPER",
+            "",
+        ]
+        .map(|text| text.parse::<Destination>().unwrap_err());
+        insta::assert_snapshot!(refusals.join("\n"), @r"
+        `team/images` names no registry; expected a registry and a repository, such as registry.example:5000/team/images
+        `registry.example` names no repository; expected a registry and a repository, such as registry.example:5000/team/images
+        `registry.example/` is no repository (invalid reference format); expected a registry and a repository, such as registry.example:5000/team/images
+        `registry.example/x:tag` has a tag or a digest, which the image gives; expected a registry and a repository, such as registry.example:5000/team/images
+        `registry.example/x@sha256:00` has a tag or a digest, which the image gives; expected a registry and a repository, such as registry.example:5000/team/images
+        `registry.example/UPPER` is no repository (invalid reference format); expected a registry and a repository, such as registry.example:5000/team/images
+        `` names no registry; expected a registry and a repository, such as registry.example:5000/team/images
+        ");
     }
 }
