@@ -55,6 +55,7 @@ fn folder_of(file: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
     use std::{fs, io::Write, os::unix::fs::symlink};
 
     #[test]
@@ -74,13 +75,16 @@ mod tests {
         check_place(&folder.path().join("x")).unwrap();
         check_place(Path::new("x-in-this-folder")).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        for (place, named) in [
-            (folder.path().to_owned(), folder.path().to_owned()),
-            (folder.path().join("no/x"), folder.path().join("no")),
-        ] {
-            let error = check_place(&place).unwrap_err().to_string();
-            assert!(error.contains(named.to_str().unwrap()), "{error}");
-        }
+        let refusals = [folder.path(), &folder.path().join("no/x")].map(|place| {
+            let error = check_place(place).unwrap_err();
+            assert!(matches!(error, Error::Io { .. }), "{error:?}");
+            let text = error.to_string();
+            text.replace(folder.path().to_str().unwrap(), "/folder")
+        });
+        insta::assert_snapshot!(refusals.join("\n"), @r"
+        /folder: it is a directory; expected a file
+        /folder/no: No such file or directory (os error 2)
+        ");
     }
 
     #[test]
@@ -94,24 +98,32 @@ mod tests {
         assert!(made.unwrap().success());
         symlink("file", path("link")).unwrap();
         fs::write(path("file"), "old").unwrap();
-        for (place, told) in [
-            (path("directory"), "a directory"),
-            (path("fifo"), "a FIFO"),
-            (path("link"), "a link"),
-        ] {
+        let mut refusals = Vec::new();
+        for place in [path("directory"), path("fifo"), path("link")] {
             let kind = || fs::symlink_metadata(&place).unwrap().file_type();
             let before = kind();
             let written = whole(&place, |file| file.write_all(b"new").map_err(at(&place)));
             for error in [written.unwrap_err(), check_place(&place).unwrap_err()] {
-                let error = error.to_string();
-                assert!(error.contains(told), "{error}");
+                assert!(matches!(error, Error::Io { .. }), "{error:?}");
+                let text = error.to_string();
+                refusals.push(text.replace(folder.path().to_str().unwrap(), "/folder"));
             }
             assert_eq!(kind(), before);
         }
         assert_eq!(fs::read(path("file")).unwrap(), b"old");
         // Not written to: root would have it replaced, were it not refused.
-        let error = check_place(Path::new("/dev/null")).unwrap_err().to_string();
-        assert!(error.contains("a device"), "{error}");
+        let error = check_place(Path::new("/dev/null")).unwrap_err();
+        assert!(matches!(error, Error::Io { .. }), "{error:?}");
+        refusals.push(error.to_string());
+        insta::assert_snapshot!(refusals.join("\n"), @r"
+        /folder/directory: it is a directory; expected a file
+        /folder/directory: it is a directory; expected a file
+        /folder/fifo: it is a FIFO; expected a file
+        /folder/fifo: it is a FIFO; expected a file
+        /folder/link: it is a link; expected a file, or none
+        /folder/link: it is a link; expected a file, or none
+        /dev/null: it is a device; expected a file
+        ");
     }
 
     #[test]

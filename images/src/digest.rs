@@ -212,15 +212,20 @@ mod tests {
 
     #[test]
     fn what_is_no_digest_is_refused() {
-        for text in [
+        let refusals = [
             "",
             "sha256:",
             "sha256:ABCD",
             "md5:00",
             &format!("sha256:{}", "g".repeat(64)),
-        ] {
-            let error = text.parse::<Digest>().unwrap_err();
-            assert!(error.contains("expected `sha256:`"), "{error}");
-        }
+        ]
+        .map(|text| text.parse::<Digest>().unwrap_err());
+        insta::assert_snapshot!(refusals.join("\n"), @r"
+        `` is no SHA-256 digest; expected `sha256:` and 64 hexadecimal digits
+        `sha256:` is no SHA-256 digest; expected `sha256:` and 64 hexadecimal digits
+        `sha256:ABCD` is no SHA-256 digest; expected `sha256:` and 64 hexadecimal digits
+        `md5:00` is no SHA-256 digest; expected `sha256:` and 64 hexadecimal digits
+        `sha256:gggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggggg` is no SHA-256 digest; expected `sha256:` and 64 hexadecimal digits
+        ");
     }
 }

@@ -97,9 +97,16 @@ mod tests {
 
     #[test]
     fn an_older_torch_is_refused_with_the_oldest_that_works() {
-        for version in ["2.4.1", "1.13.1", "two", ""] {
-            let error = tch_for(version).unwrap_err().to_string();
-            assert!(error.contains("2.5"), "{error}");
-        }
+        let refusals = ["2.4.1", "1.13.1", "two", ""].map(|version| {
+            let error = tch_for(version).unwrap_err();
+            assert!(matches!(error, Error::Input(_)), "{error:?}");
+            error.to_string()
+        });
+        insta::assert_snapshot!(refusals.join("\n"), @r"
+        no tch compiles against torch 2.4.1; expected 2.5 or newer, such as 2.11.0
+        no tch compiles against torch 1.13.1; expected 2.5 or newer, such as 2.11.0
+        no tch compiles against torch two; expected 2.5 or newer, such as 2.11.0
+        no tch compiles against torch ; expected 2.5 or newer, such as 2.11.0
+        ");
     }
 }

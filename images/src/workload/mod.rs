@@ -294,36 +294,52 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
         let cache = Cache::at(&folder.join("cache")).unwrap();
-        let refused = |file: &Path, expect: &str| {
-            let error = ScenarioBinary::existing(file, &cache)
-                .unwrap_err()
-                .to_string();
-            assert!(error.contains(file.to_str().unwrap()), "{error}");
-            assert!(error.contains(expect), "{error}");
-            assert!(error.contains("TORCHGAUGE_SCENARIO"), "{error}");
+        let mut refusals = Vec::new();
+        let mut refused = |file: &Path| {
+            let error = ScenarioBinary::existing(file, &cache).unwrap_err();
+            assert!(matches!(error, Error::Input(_)), "{error:?}");
+            let text = error.to_string();
+            refusals.push(text.replace(folder.to_str().unwrap(), "/folder"));
         };
-        refused(&folder.join("absent"), "No such file");
-        refused(folder, "it is a directory");
+        refused(&folder.join("absent"));
+        refused(folder);
         let place = folder.join("file");
-        for (content, expect) in [
-            (b"" as &[u8], "it is no ELF file"),
-            (b"#!/bin/sh\nexit 0\n", "it is no ELF file"),
-            (b"\x7fELF\x01\x01\x01", "cannot be read"),
-            (b"\x7fELF\x02\x01\x01", "cannot be read"),
+        for content in [
+            b"" as &[u8],
+            b"#!/bin/sh\nexit 0\n",
+            b"\x7fELF\x01\x01\x01",
+            b"\x7fELF\x02\x01\x01",
         ] {
             fs::write(&place, content).unwrap();
-            refused(&place, expect);
+            refused(&place);
         }
         let mut arm = fs::read(std::env::current_exe().unwrap()).unwrap();
         // e_machine, after 16 bytes of identification and two of the file's kind.
         arm[18..20].copy_from_slice(&object::elf::EM_AARCH64.0.to_le_bytes());
         fs::write(&place, arm).unwrap();
-        refused(&place, "it is for 64-bit ARM");
-        refused(Path::new("/bin/true"), "it links no libtorch");
+        refused(&place);
+        refused(Path::new("/bin/true"));
 
         let library = compile(folder, "int x;", &["-shared", "-Wl,-soname,libc10.so"]);
         fs::rename(&library, folder.join("libc10.so")).unwrap();
-        refused(&folder.join("libc10.so"), "it is a library");
+        refused(&folder.join("libc10.so"));
+        let next = &refusals[0][refusals[0].find("; expected the program").unwrap()..];
+        insta::assert_snapshot!(next, @"; expected the program `scenario` of a Torchgauge checkout, for x86-64 Linux, as `cargo xtask images build` compiles it to target/scenario/LIBTORCH/release/scenario. Leave `--scenario-binary` and TORCHGAUGE_SCENARIO away to have it compiled");
+        let causes = refusals
+            .iter()
+            .map(|text| text.strip_suffix(next).expect(text));
+        let causes: Vec<&str> = causes.collect();
+        insta::assert_snapshot!(causes.join("\n"), @r"
+        /folder/absent is no scenario binary: No such file or directory (os error 2)
+        /folder is no scenario binary: it is a directory; expected a file
+        /folder/file is no scenario binary: it is no ELF file
+        /folder/file is no scenario binary: it is no ELF file
+        /folder/file is no scenario binary: its ELF header cannot be read: Invalid ELF header size or alignment
+        /folder/file is no scenario binary: its ELF header cannot be read: Invalid ELF header size or alignment
+        /folder/file is no scenario binary: it is for 64-bit ARM
+        /bin/true is no scenario binary: it links no libtorch
+        /folder/libc10.so is no scenario binary: it is a library, an object file or linked statically, and libtorch is a shared library
+        ");
         let plain = "int main(void) { return 0; }";
         let program = compile(folder, plain, &["-lc10"]);
         ScenarioBinary::existing(&program, &cache).unwrap();
