@@ -472,42 +472,41 @@ mod tests {
         fault.map_or_else(|| "fine".into(), |fault| fault.to_string())
     }
 
-    fn check(lines: &[&str], expect: &str) {
-        let found = fault(lines);
-        assert!(found.contains(expect), "{found}");
-    }
-
     #[test]
     fn what_cannot_be_is_named_with_its_line() {
-        check(&[STARTED, FAILED], "fine");
-        check(&[FAILED], "fine");
-        check(&[], "is empty");
-        check(&[STARTED], "ends without the event");
-        check(
-            &["garbage"],
-            "line 1 of the results file, `garbage`: expected value",
-        );
-        check(
-            &[STARTED, "{}"],
-            "line 2 of the results file, `{}`: missing field `event`",
-        );
-        check(&[STARTED, STARTED], "line 2 of the results file");
-        check(
-            &[&STARTED.replace("\"r\"", "\"x\"")],
-            "of the run `x`, expected `r`",
-        );
-        check(
-            &[&STARTED.replace("\"version\":4", "\"version\":9")],
-            "of version 9",
-        );
-        check(&[STARTED, FAILED, FAILED], "an event after the last one");
+        assert_eq!(fault(&[STARTED, FAILED]), "fine");
+        assert_eq!(fault(&[FAILED]), "fine");
         let heartbeat = r#"{"event":"heartbeat","phase":"warmup","step":1}"#;
-        check(&[heartbeat], "expected `started` first");
         let step = r#"{"event":"step","index":1,"values":{"step_seconds":0.5}}"#;
-        check(&[STARTED, step], "step 1, expected step 0");
-        check(&[STARTED, &"x".repeat(5000)], "xxx…`");
         let negative = r#"{"event":"phase-ended","phase":"warmup","seconds":-1.0}"#;
-        check(&[STARTED, negative], "a phase of -1 seconds");
+        let faults = [
+            fault(&[]),
+            fault(&[STARTED]),
+            fault(&["garbage"]),
+            fault(&[STARTED, "{}"]),
+            fault(&[STARTED, STARTED]),
+            fault(&[&STARTED.replace("\"r\"", "\"x\"")]),
+            fault(&[&STARTED.replace("\"version\":4", "\"version\":9")]),
+            fault(&[STARTED, FAILED, FAILED]),
+            fault(&[heartbeat]),
+            fault(&[STARTED, step]),
+            fault(&[STARTED, &"x".repeat(5000)]),
+            fault(&[STARTED, negative]),
+        ];
+        insta::assert_snapshot!(faults.join("\n"), @r#"
+        the results file is empty
+        the results file ends without the event `finished` or `failed`
+        line 1 of the results file, `garbage`: expected value at line 1 column 1
+        line 2 of the results file, `{}`: missing field `event` at line 1 column 2
+        line 2 of the results file, `{"event":"started","version":4,"run":"r","scenario_version":"0.1.0","libtorch_ve…`: a second `started`
+        line 1 of the results file, `{"event":"started","version":4,"run":"x","scenario_version":"0.1.0","libtorch_ve…`: of the run `x`, expected `r`
+        line 1 of the results file, `{"event":"started","version":9,"run":"r","scenario_version":"0.1.0","libtorch_ve…`: of version 9, this Torchgauge reads version 4; use a newer Torchgauge
+        line 3 of the results file, `{"event":"failed","reason":"out-of-memory","phase":"warmup","message":"m"}`: an event after the last one
+        line 1 of the results file, `{"event":"heartbeat","phase":"warmup","step":1}`: expected `started` first
+        line 2 of the results file, `{"event":"step","index":1,"values":{"step_seconds":0.5}}`: step 1, expected step 0
+        line 2 of the results file, `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…`: expected value at line 1 column 1
+        line 2 of the results file, `{"event":"phase-ended","phase":"warmup","seconds":-1.0}`: a phase of -1 seconds
+        "#);
     }
 
     #[test]
@@ -531,22 +530,23 @@ mod tests {
         assert_eq!(told.reported["bleu"], expect);
         assert_eq!(told.facts["torch"], "2.11.0");
         assert_eq!(told.facts["odd"], "\\u{1b}[2J");
-        for (line, expect) in [
-            (
-                VALUE.replace("ratio", "furlong"),
-                "unknown variant `furlong`",
-            ),
-            (VALUE.replace("more", "up"), "unknown variant `up`"),
-            (VALUE.replace("bleu", "Bleu"), "the name `Bleu`"),
-            (VALUE.replace("1.5", "1e999"), "number out of range"),
-            (
-                facts.replace("2.11.0", &"a".repeat(201)),
-                "torch has more than 200",
-            ),
-            (facts.replace("odd", "an odd"), "the name `an odd`"),
-        ] {
-            check(&[program, &line], expect);
-        }
+        let faults = [
+            VALUE.replace("ratio", "furlong"),
+            VALUE.replace("more", "up"),
+            VALUE.replace("bleu", "Bleu"),
+            VALUE.replace("1.5", "1e999"),
+            facts.replace("2.11.0", &"a".repeat(201)),
+            facts.replace("odd", "an odd"),
+        ]
+        .map(|line| fault(&[program, &line]));
+        insta::assert_snapshot!(faults.join("\n"), @r#"
+        line 2 of the results file, `{"event":"value","name":"bleu","value":1.5,"unit":"furlong","better":"more","sou…`: unknown variant `furlong`, expected one of `samples-per-second`, `steps-per-second`, `tokens-per-second`, `requests-per-second`, `bytes-per-second`, `operations-per-second`, `seconds`, `bytes`, `count`, `joules`, `watts`, `ratio`, `plain`
+        line 2 of the results file, `{"event":"value","name":"bleu","value":1.5,"unit":"ratio","better":"up","source"…`: unknown variant `up`, expected `less` or `more`
+        line 2 of the results file, `{"event":"value","name":"Bleu","value":1.5,"unit":"ratio","better":"more","sourc…`: the name `Bleu`: expected up to 64 of a-z, 0-9 and _, a letter first
+        line 2 of the results file, `{"event":"value","name":"bleu","value":1e999,"unit":"ratio","better":"more","sou…`: number out of range at line 1 column 44
+        line 2 of the results file, `{"event":"facts","facts":{"torch":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…`: torch has more than 200 letters
+        line 2 of the results file, `{"event":"facts","facts":{"torch":"2.11.0","an odd":"\u001b[2J"}}`: the name `an odd`: expected up to 64 of a-z, 0-9 and _, a letter first
+        "#);
         let many = |of: &dyn Fn(usize) -> String, count: usize| {
             let lines: Vec<String> = (0..count).map(of).collect();
             fault(
@@ -558,28 +558,23 @@ mod tests {
             )
         };
         let value = |i| VALUE.replace("bleu", &format!("v{i}"));
-        let found = many(&value, 1001);
-        assert!(found.contains("more than 1000 values in all"), "{found}");
+        insta::assert_snapshot!(many(&value, 1001), @r#"line 1002 of the results file, `{"event":"value","name":"v1000","value":1.5,"unit":"ratio","better":"more","sour…`: more than 1000 values in all"#);
         let fact = |i| format!(r#"{{"event":"facts","facts":{{"f{i}":"x"}}}}"#);
-        let found = many(&fact, 65);
-        assert!(found.contains("more than 64 facts in all"), "{found}");
+        insta::assert_snapshot!(many(&fact, 65), @r#"line 66 of the results file, `{"event":"facts","facts":{"f64":"x"}}`: more than 64 facts in all"#);
     }
 
     #[test]
     fn kernels_are_bounded_and_act_on_nobody() {
         const KERNEL: &str = r#"{"event":"kernel","name":"gemm","count":2.5,"seconds":1e-6}"#;
-        check(&[KERNEL], "expected `started` first");
-        for (line, expect) in [
-            (KERNEL.replace("gemm", ""), "a name of 0 letters"),
-            (
-                KERNEL.replace("gemm", &"x".repeat(201)),
-                "a name of 201 letters",
-            ),
-            (KERNEL.replace("2.5", "-1"), "a kernel that runs -1 times"),
-            (KERNEL.replace("1e-6", "1e999"), "number out of range"),
-            (KERNEL.replace("1e-6", "null"), "invalid type: null"),
+        let mut faults = vec![fault(&[KERNEL])];
+        for line in [
+            KERNEL.replace("gemm", ""),
+            KERNEL.replace("gemm", &"x".repeat(201)),
+            KERNEL.replace("2.5", "-1"),
+            KERNEL.replace("1e-6", "1e999"),
+            KERNEL.replace("1e-6", "null"),
         ] {
-            check(&[STARTED, &line], expect);
+            faults.push(fault(&[STARTED, &line]));
         }
         let kernel = |i: usize| KERNEL.replace("gemm", &format!("k{i}"));
         let all: Vec<String> = (0..257).map(kernel).collect();
@@ -588,8 +583,16 @@ mod tests {
             .chain(all.iter().map(|line| &**line))
             .collect();
         assert!(fault(&lines[..257]).ends_with("or `failed`"), "256 will do");
-        check(&lines, "line 258 of the results file");
-        check(&lines, "more than 256 kernels in all");
+        faults.push(fault(&lines));
+        insta::assert_snapshot!(faults.join("\n"), @r#"
+        line 1 of the results file, `{"event":"kernel","name":"gemm","count":2.5,"seconds":1e-6}`: expected `started` first
+        line 2 of the results file, `{"event":"kernel","name":"","count":2.5,"seconds":1e-6}`: a kernel with a name of 0 letters; expected 1 to 200
+        line 2 of the results file, `{"event":"kernel","name":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…`: a kernel with a name of 201 letters; expected 1 to 200
+        line 2 of the results file, `{"event":"kernel","name":"gemm","count":-1,"seconds":1e-6}`: a kernel that runs -1 times and takes 0.000001 seconds
+        line 2 of the results file, `{"event":"kernel","name":"gemm","count":2.5,"seconds":1e999}`: number out of range at line 1 column 59
+        line 2 of the results file, `{"event":"kernel","name":"gemm","count":2.5,"seconds":null}`: invalid type: null, expected f64 at line 1 column 59
+        line 258 of the results file, `{"event":"kernel","name":"k256","count":2.5,"seconds":1e-6}`: more than 256 kernels in all
+        "#);
         let hostile = KERNEL.replace("gemm", r"a\n::error::b\u001b[2J\tc");
         let again = KERNEL.replace("2.5", "3");
         // What is escaped takes more room.
@@ -617,15 +620,11 @@ mod tests {
         let both = parse(&lines);
         assert_eq!(both.fault, None);
         assert!(both.finished());
-        let alone = parse(&lines[..3]).fault.unwrap().to_string();
-        assert!(alone.ends_with("`finished` or `failed`"), "{alone}");
+        insta::assert_snapshot!(parse(&lines[..3]).fault.unwrap(), @"the results file ends without the event `finished` or `failed`");
         let one = parse(&[lines[0].clone(), lines[1].clone(), lines[3].clone()]);
-        assert!(one.fault.unwrap().to_string().ends_with("of rank 1"));
-        let unknown = parse(&[of_rank(STARTED, 2)]).fault.unwrap().to_string();
-        assert!(
-            unknown.contains("of rank 2, expected ranks below 2"),
-            "{unknown}"
-        );
+        insta::assert_snapshot!(one.fault.unwrap(), @"the results file ends without the event `finished` or `failed` of rank 1");
+        let unknown = parse(&[of_rank(STARTED, 2)]).fault.unwrap();
+        insta::assert_snapshot!(unknown, @r#"line 1 of the results file, `{"rank":2,"event":"started","version":4,"run":"r","scenario_version":"0.1.0","li…`: of rank 2, expected ranks below 2"#);
         let failed = parse(&[of_rank(FAILED, 1)]);
         assert_eq!(failed.fault, None, "the first may have been ended with it");
         assert!(failed.failed().is_some() && !failed.finished());
@@ -663,19 +662,23 @@ mod tests {
     #[test]
     fn values_that_cannot_be_are_refused() {
         let bad = r#"{"event":"finished","values":{"Loss":1.0}}"#;
-        check(&[STARTED, bad], "the name `Loss`: expected up to 64 of a-z");
         let no_number = r#"{"event":"finished","values":{"loss":null}}"#;
-        check(&[STARTED, no_number], "invalid type: null");
         let step = |index: u32, from: u32| {
             let values = (from..from + 40).map(|i| format!("\"v{i}\":1.0"));
             let values = values.collect::<Vec<_>>().join(",");
             format!(r#"{{"event":"step","index":{index},"values":{{{values}}}}}"#)
         };
-        check(&[STARTED, &step(0, 0), &step(1, 0), FAILED], "fine");
-        check(
-            &[STARTED, &step(0, 0), &step(1, 40)],
-            "more than 64 names in all steps",
-        );
+        assert_eq!(fault(&[STARTED, &step(0, 0), &step(1, 0), FAILED]), "fine");
+        let faults = [
+            fault(&[STARTED, bad]),
+            fault(&[STARTED, no_number]),
+            fault(&[STARTED, &step(0, 0), &step(1, 40)]),
+        ];
+        insta::assert_snapshot!(faults.join("\n"), @r#"
+        line 2 of the results file, `{"event":"finished","values":{"Loss":1.0}}`: the name `Loss`: expected up to 64 of a-z, 0-9 and _, a letter first
+        line 2 of the results file, `{"event":"finished","values":{"loss":null}}`: invalid type: null, expected f64 at line 1 column 43
+        line 3 of the results file, `{"event":"step","index":1,"values":{"v40":1.0,"v41":1.0,"v42":1.0,"v43":1.0,"v44…`: more than 64 names in all steps
+        "#);
     }
 
     #[test]
@@ -695,11 +698,12 @@ mod tests {
             !fault.contains('\u{1b}') && !fault.contains('\u{202e}'),
             "{fault}"
         );
-        let raw = super::parse(b"\x1b[2J\n", "r", 1)
-            .fault
-            .unwrap()
-            .to_string();
-        assert!(raw.contains("`\\u{1b}[2J`"), "{raw}");
+        insta::assert_snapshot!(fault, @r#"
+        line 1 of the results file, `{"event":"\u001b]0;owned\u0007\n::error::x\u202e","version":4,"run":"r","scenari…`: unknown variant `\u{1b}]0;owned\u{7}
+        \::error::x\u{202e}`, expected one of `started`, `phase-began`, `phase-ended`, `heartbeat`, `memory`, `step`, `kernel`, `module`, `value`, `facts`, `finished`, `failed` at line 1 column 168
+        "#);
+        let raw = super::parse(b"\x1b[2J\n", "r", 1).fault.unwrap();
+        insta::assert_snapshot!(raw, @r"line 1 of the results file, `\u{1b}[2J`: expected value at line 1 column 1");
     }
 
     #[test]
@@ -724,14 +728,10 @@ mod tests {
         let fault = read(Path::new("/no/such/file"), "r", 1, 1 << 20)
             .fault
             .unwrap();
-        assert!(fault.to_string().contains("No such file"), "{fault}");
+        insta::assert_snapshot!(fault, @"the results file cannot be read: No such file or directory (os error 2)");
         let home = tempfile::tempdir().unwrap();
         let fault = read(home.path(), "r", 1, 1 << 20).fault.unwrap();
-        assert!(
-            fault
-                .to_string()
-                .contains("it is a directory; expected a file"),
-            "{fault}"
-        );
+        let fault = fault.to_string();
+        insta::assert_snapshot!(fault.replace(home.path().to_str().unwrap(), "/home"), @"the results file cannot be read: it is a directory; expected a file");
     }
 }
