@@ -144,7 +144,8 @@ mod tests {
         );
         assert!(!target.join("session").exists());
         let error = copy_to(&home.path().join("none"), &target.join("x")).unwrap_err();
-        assert!(error.to_string().contains("copying"), "{error}");
+        let error = error.to_string();
+        insta::assert_snapshot!(error.replace(home.path().to_str().unwrap(), "/home"), @"copying /home/none: No such file or directory (os error 2)");
     }
 
     #[test]

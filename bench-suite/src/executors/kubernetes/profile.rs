@@ -137,29 +137,24 @@ mod tests {
         assert_eq!(profile.time(), Some(Duration::from_hours(2)));
         assert_eq!(profile.container(true).len(), 4);
         assert_eq!(profile.container(false).len(), 2);
-        for (text, expected) in [
-            ("version: 2\nprogram: x\n", "expected 1"),
-            ("version: 1\n", "program"),
-            (
-                "version: 1\nprogram: x\nnamespcae: a\n",
-                "unknown key `namespcae`",
-            ),
-            ("version: 1\nprogram: x\ntime: 90\n", "a time with its unit"),
-            (
-                "version: 1\nprogram: x\ngpus: 1\nresources: {nvidia.com/gpu: 1}\n",
-                "one of both",
-            ),
-            (
-                "version: 1\nprogram: x\nresources: {cpu: [1]}\n",
-                "expected quantities",
-            ),
-            (
-                "version: 1\nprogram: x\ntolerations: [gpu]\n",
-                "expected a list of tolerations",
-            ),
-        ] {
-            let error = read(text).unwrap_err();
-            assert!(error.contains(expected), "{error}");
-        }
+        let refusals = [
+            "version: 2\nprogram: x\n",
+            "version: 1\n",
+            "version: 1\nprogram: x\nnamespcae: a\n",
+            "version: 1\nprogram: x\ntime: 90\n",
+            "version: 1\nprogram: x\ngpus: 1\nresources: {nvidia.com/gpu: 1}\n",
+            "version: 1\nprogram: x\nresources: {cpu: [1]}\n",
+            "version: 1\nprogram: x\ntolerations: [gpu]\n",
+        ]
+        .map(|text| read(text).unwrap_err());
+        insta::assert_snapshot!(refusals.join("\n"), @r"
+        p.yaml:1:10: version: expected 1
+        p.yaml:1:1: (top level): the key `program` is missing; `program` among the keys here
+        p.yaml:3:1: namespcae: unknown key `namespcae`; expected one of version, program, context, namespace, gpus, resources, labels, node_selector, tolerations, queue, priority_class, runtime_class, image_pull_secrets, time, start_within, engine; did you mean `namespace`?
+        p.yaml:3:7: time: the wrong kind of value: the number 90; expected a time with its unit, from 1ms to 7d, such as 90s or 5min
+        p.yaml:3:7: gpus: `resources` has nvidia.com/gpu; expected one of both
+        p.yaml:3:13: resources: expected quantities, such as `memory: 64Gi`
+        p.yaml:3:14: tolerations: expected a list of tolerations, as Pods have them
+        ");
     }
 }

@@ -272,48 +272,38 @@ mod tests {
 
     #[test]
     fn endings_name_the_next_step() {
-        for (status, expected) in [
-            (
-                json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}),
-                "was evicted (Evicted: low on memory)",
-            ),
-            (
-                json!({"phase": "Failed", "reason": "DeadlineExceeded"}),
-                "raise `time`",
-            ),
-            (
-                json!({"phase": "Failed", "reason": "NodeLost"}),
-                "node was lost",
-            ),
-            (
-                json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}),
-                "made room",
-            ),
-            (
-                json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}]}),
-                "node was lost",
-            ),
-            (
-                json!({"phase": "Failed", "initContainerStatuses": [{"name": "run-0000", "image": "r/a", "imageID": "", "ready": false, "restartCount": 0,
+        let mut endings = Vec::new();
+        for status in [
+            json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}),
+            json!({"phase": "Failed", "reason": "DeadlineExceeded"}),
+            json!({"phase": "Failed", "reason": "NodeLost"}),
+            json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}),
+            json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}]}),
+            json!({"phase": "Failed", "initContainerStatuses": [{"name": "run-0000", "image": "r/a", "imageID": "", "ready": false, "restartCount": 0,
                 "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]}),
-                "more `memory`",
-            ),
-            (
-                container(
-                    &json!({"waiting": {"reason": "CreateContainerError", "message": "no such"}}),
-                ),
-                "cannot start run-0000",
+            container(
+                &json!({"waiting": {"reason": "CreateContainerError", "message": "no such"}}),
             ),
         ] {
             let State::Ended(found) = told(&status) else {
                 panic!("{status}")
             };
-            assert!(found.contains(expected), "{found}");
+            endings.push(found);
         }
         let State::Ended(found) = of(None, None) else {
             panic!()
         };
-        assert!(found.contains("somebody deleted"), "{found}");
+        endings.push(found);
+        insta::assert_snapshot!(endings.join("\n"), @r"
+        was evicted (Evicted: low on memory); give it more in `resources`, and go on with `--resume`
+        reached its time limit (DeadlineExceeded); raise `time` in the profile
+        its node was lost (NodeLost); what it finished is kept: `--resume`
+        made room for another Pod (PreemptionByScheduler); go on with `--resume`, or give it a `priority_class`
+        its node was lost (DeletionByTaintManager); what it finished is kept: `--resume`
+        ran out of memory in run-0000 (r/a: OOMKilled); give `resources` more `memory`, or the suite a smaller batch
+        cannot start run-0000 of r/a: CreateContainerError: no such; `kubectl describe pod p` has details
+        lost its Job, which somebody deleted; `--resume` submits it again
+        ");
     }
 
     #[test]

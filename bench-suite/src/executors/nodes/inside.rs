@@ -139,22 +139,28 @@ pub(in crate::executors) mod tests {
         for target in ["/workspace", "/tmp/x", "/programs"] {
             check(target).unwrap();
         }
-        for target in [
+        let refusals = [
             "/tmp",
             "/program",
             "/dev/shm",
             "/program/torchgauge",
             "//tmp",
             "/tmp/.",
-        ] {
-            let error = check(target).unwrap_err();
-            assert!(error.contains("mount to another target"), "{error}");
-        }
+        ]
+        .map(|target| check(target).unwrap_err());
+        insta::assert_snapshot!(refusals.join("\n"), @r"
+        a Pod has /tmp itself; mount to another target
+        a Pod has /program itself; mount to another target
+        a Pod has /dev/shm itself; mount to another target
+        a Pod has /program/torchgauge itself; mount to another target
+        a Pod has //tmp itself; mount to another target
+        a Pod has /tmp/. itself; mount to another target
+        ");
         let mut secret = program(&[]);
         let file = here.path().join("secrets");
         std::fs::write(&file, "A=1\n").unwrap();
         secret.file.environment_files.push(file);
         let error = takes(&secret, "a Pod").unwrap_err();
-        assert!(error.contains("bring the others in the image"), "{error}");
+        insta::assert_snapshot!(error.replace(here.path().to_str().unwrap(), "/here"), @"a Pod takes no variables of files; set those that are no secrets by `--env` or `environment`, and bring the others in the image");
     }
 }
