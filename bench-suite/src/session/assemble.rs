@@ -369,13 +369,9 @@ mod tests {
         let of = |axes: &str, warmup| head_start(&serde_json::from_str(axes).unwrap(), warmup);
         let eight = r#"{"loader_workers":"8","accumulation":"2"}"#;
         assert_eq!(of(eight, 8), None);
-        assert!(
-            of(eight, 7)
-                .unwrap()
-                .contains("up to 16 batches in advance")
-        );
+        insta::assert_snapshot!(of(eight, 7).unwrap(), @"the workers had made up to 16 batches in advance, and the warm-up used 14: waiting and throughput are better than they stay; expected `steps: {warmup: 16}` or more");
         let deep = r#"{"loader_workers":"8","prefetch_factor":"4"}"#;
-        assert!(of(deep, 31).unwrap().contains("`steps: {warmup: 32}`"));
+        insta::assert_snapshot!(of(deep, 31).unwrap(), @"the workers had made up to 32 batches in advance, and the warm-up used 31: waiting and throughput are better than they stay; expected `steps: {warmup: 32}` or more");
         assert_eq!(of(r#"{"accumulation":"2"}"#, 0), None);
     }
 

@@ -361,7 +361,7 @@ mod tests {
         let check = |node| apart(now, node).unwrap_or_default();
         assert_eq!(check(now + Duration::from_secs(3)), "");
         assert_eq!(check(now - Duration::from_secs(3)), "");
-        assert!(check(now + Duration::from_secs(90)).contains("is 90 s ahead of that of"));
-        assert!(check(now - Duration::from_secs(7)).contains("is 7 s behind that of"));
+        insta::assert_snapshot!(check(now + Duration::from_secs(90)), @"the clock of this node is 90 s ahead of that of the shared folder, and so are the times of its records; set both by NTP");
+        insta::assert_snapshot!(check(now - Duration::from_secs(7)), @"the clock of this node is 7 s behind that of the shared folder, and so are the times of its records; set both by NTP");
     }
 }

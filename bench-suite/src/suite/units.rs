@@ -173,27 +173,39 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_what_was_expected() {
-        for bad in [
+        let refusals = [
             json!("90"),
             json!("-5s"),
             json!("0s"),
             json!("8d"),
             json!(90),
             json!("soon"),
-        ] {
-            let error = from_value::<Time>(bad.clone()).unwrap_err().to_string();
-            assert!(error.contains("a time with its unit"), "{bad}: {error}");
-        }
-        for bad in [
+        ]
+        .map(|bad| from_value::<Time>(bad).unwrap_err().to_string());
+        insta::assert_snapshot!(refusals.join("\n"), @r#"
+        invalid value: string "90", expected a time with its unit, from 1ms to 7d, such as 90s or 5min
+        invalid value: string "-5s", expected a time with its unit, from 1ms to 7d, such as 90s or 5min
+        invalid value: string "0s", expected a time with its unit, from 1ms to 7d, such as 90s or 5min
+        invalid value: string "8d", expected a time with its unit, from 1ms to 7d, such as 90s or 5min
+        invalid type: integer `90`, expected a time with its unit, from 1ms to 7d, such as 90s or 5min
+        invalid value: string "soon", expected a time with its unit, from 1ms to 7d, such as 90s or 5min
+        "#);
+        let refusals = [
             json!("0"),
             json!(0),
             json!(-4),
             json!("4 potatoes"),
             json!(""),
             json!(1e30),
-        ] {
-            let error = from_value::<Bytes>(bad.clone()).unwrap_err().to_string();
-            assert!(error.contains("a size above 0"), "{bad}: {error}");
-        }
+        ]
+        .map(|bad| from_value::<Bytes>(bad).unwrap_err().to_string());
+        insta::assert_snapshot!(refusals.join("\n"), @r#"
+        invalid value: string "0", expected a size above 0, such as 512MiB or 4GiB
+        invalid value: integer `0`, expected a size above 0, such as 512MiB or 4GiB
+        invalid value: integer `-4`, expected a size above 0, such as 512MiB or 4GiB
+        invalid value: string "4 potatoes", expected a size above 0, such as 512MiB or 4GiB
+        invalid value: string "", expected a size above 0, such as 512MiB or 4GiB
+        invalid value: integer `1e+30`, expected a size above 0, such as 512MiB or 4GiB
+        "#);
     }
 }

@@ -163,21 +163,28 @@ mod tests {
         }
     }
 
+    /// The text of a refusal, with this process and the time since when replaced.
+    fn without_time(text: &str) -> String {
+        let text = text.replace(&format!("process {}", std::process::id()), "process PID");
+        let (start, rest) = text.split_once("since 2").unwrap();
+        let (_, end) = rest.split_once(';').unwrap();
+        format!("{start}since TIME;{end}")
+    }
+
     #[test]
     fn a_gpu_is_one_session_s_until_that_ends() {
         let folder = tempfile::tempdir().unwrap();
         let take = |uuid: &str, share| take_in(folder.path(), Some(&gpu(uuid)), "s-1", share);
         let held = take("GPU-1", false).unwrap();
         let other = take("GPU-2", false).unwrap();
+        let mut refusals = Vec::new();
         for share in [false, true] {
-            let words = take("GPU-1", share).unwrap_err().to_string();
-            let pid = std::process::id();
-            let expect = format!(
-                "cuda:1 (NVIDIA H200, GPU-1) is in use by the session s-1, process {pid}, since 2"
-            );
-            assert!(words.starts_with(&expect), "{words}");
-            assert!(words.contains("--share-gpu"), "{words}");
+            refusals.push(without_time(&take("GPU-1", share).unwrap_err().to_string()));
         }
+        insta::assert_snapshot!(refusals.join("\n"), @r"
+        cuda:1 (NVIDIA H200, GPU-1) is in use by the session s-1, process PID, since TIME; wait for its end, take another GPU with --device cuda:N, or pass --share-gpu to both if noisy metrics are acceptable
+        cuda:1 (NVIDIA H200, GPU-1) is in use by the session s-1, process PID, since TIME; wait for its end, take another GPU with --device cuda:N, or pass --share-gpu to both if noisy metrics are acceptable
+        ");
         drop(held);
         take("GPU-1", false).unwrap();
         drop(other);
@@ -188,12 +195,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let take = |share| take_in(folder.path(), None, "s-1", share);
         let held = take(false).unwrap();
-        let words = take(true).unwrap_err().to_string();
-        assert!(
-            words.starts_with("this machine's CPU is in use by the session s-1, process ")
-                && words.contains("--share-cpu"),
-            "{words}"
-        );
+        let error = take(true).unwrap_err().to_string();
+        insta::assert_snapshot!(without_time(&error), @"this machine's CPU is in use by the session s-1, process PID, since TIME; wait for its end, or pass --share-cpu to both if noisy metrics are acceptable");
         // Closing it may leave it to a process that another test has just forked.
         held.unlock().unwrap();
         let (_one, _two) = (take(true).unwrap(), take(true).unwrap());
@@ -219,12 +222,7 @@ mod tests {
         let held = take_in(folder.path(), Some(&gpu("GPU-1")), "s", false).unwrap();
         fs::write(&path, "\u{1b}[2J nonsense").unwrap();
         let error = take_in(folder.path(), Some(&gpu("GPU-1")), "s", false).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("in use by another session of Torchgauge;"),
-            "{error}"
-        );
+        insta::assert_snapshot!(error, @"cuda:1 (NVIDIA H200, GPU-1) is in use by another session of Torchgauge; wait for its end, take another GPU with --device cuda:N, or pass --share-gpu to both if noisy metrics are acceptable");
         drop(held);
     }
 

@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn a_program_s_own_fault_is_not_the_gpu_s() {
         assert!(fatal_xid(13).is_none() && fatal_xid(31).is_none() && fatal_xid(45).is_none());
-        assert!(fatal_xid(79).unwrap().contains("fallen off the bus"));
+        insta::assert_snapshot!(fatal_xid(79).unwrap(), @"the GPU has fallen off the bus");
         assert!(loss(&NvmlError::NotSupported).is_none());
         assert!(loss(&NvmlError::GpuLost).is_some());
     }
