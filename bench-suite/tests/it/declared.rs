@@ -71,9 +71,5 @@ fn suites_of_one_session_agree_on_a_metric() {
     assert_eq!(plan([GATED, GATED]).unwrap().session.metrics.len(), 1);
     let other = GATED.replace("more", "less");
     let error = plan([GATED, &other]).unwrap_err();
-    let error = error.to_string();
-    assert!(
-        error.contains("declare the metric `served_per_second`"),
-        "{error}"
-    );
+    insta::assert_snapshot!(error, @"two suites declare the metric `served_per_second`, and not the same; give it one unit, direction, threshold and gate, or two names");
 }

@@ -26,17 +26,48 @@ fn a_suite_asks_and_names_what_answers() {
 fn a_metric_that_is_none_is_shown_where_it_stands() {
     let error = read("question: Q?\nanswered_by: [wall_seconds, peak_alocated_bytes]\n");
     let error = error.unwrap_err();
-    assert!(
-        error.contains("did you mean `peak_allocated_bytes`?"),
-        "{error}"
-    );
-    assert!(error.contains("answered_by"), "{error}");
+    // Every metric follows.
+    let (start, rest) = error.split_once("one of: ").unwrap();
+    let (_, end) = rest.split_once('\n').unwrap();
+    insta::assert_snapshot!(format!("{start}one of: …\n{end}"), @r"
+    error: answered_by[1]: no metric that has a better and a worse is named `peak_alocated_bytes`
+     --> x.yaml:4:29
+      |
+    4 | answered_by: [wall_seconds, peak_alocated_bytes]
+      |                             ^^^^^^^^^^^^^^^^^^^ one of: …
+      |
+      = help: did you mean `peak_allocated_bytes`?
+    ");
     let error = read("answered_by: [wall_seconds]\n").unwrap_err();
-    assert!(error.contains("it answers no question"), "{error}");
+    insta::assert_snapshot!(error, @r"
+    error: answered_by: it answers no question
+     --> x.yaml:3:14
+      |
+    3 | answered_by: [wall_seconds]
+      |              ^
+      |
+      = help: add `question`, or leave `answered_by` out
+    ");
     let error = read("yes_when: fits\n").unwrap_err();
-    assert!(error.contains("leave `yes_when` out"), "{error}");
+    insta::assert_snapshot!(error, @r"
+    error: yes_when: it answers no question
+     --> x.yaml:3:11
+      |
+    3 | yes_when: fits
+      |           ^^^^
+      |
+      = help: add `question`, or leave `yes_when` out
+    ");
     let error = read("question: Q?\nyes_when: fit\n").unwrap_err();
-    assert!(error.contains("`fits`"), "{error}");
+    insta::assert_snapshot!(error, @r"
+    error: yes_when: invalid value `fit`
+     --> x.yaml:4:11
+      |
+    4 | yes_when: fit
+      |           ^^^ expected one of fits, same-bits, succeeds, changes, claims-hold
+      |
+      = help: did you mean `fits`?
+    ");
 }
 
 #[test]

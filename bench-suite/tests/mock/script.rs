@@ -138,12 +138,15 @@ mod tests {
         assert_eq!(script.rules.len(), 3);
         assert_eq!(script.rules[0].0, "checkpointing=blocks");
         assert_eq!(script.rules[2].1, Ending::Ok { speed: 1.05 });
-        for bad in ["x", "x=", "x=exit", "x=ok:-1", "x=oom:1", "x=fire"] {
-            let error = Script::read(bad).unwrap_err();
-            assert!(
-                error.to_string().contains("is no rule; expected"),
-                "{error}"
-            );
-        }
+        let refusals = ["x", "x=", "x=exit", "x=ok:-1", "x=oom:1", "x=fire"]
+            .map(|bad| Script::read(bad).unwrap_err().to_string());
+        insta::assert_snapshot!(refusals.join("\n"), @r"
+        `x` is no rule; expected hosts=N,gpus=N, or PATTERN=ENDING with an ending of ok, ok:X, oom, nan, libtorch, exit:N, signal:N, host-oom, time-limit, hang, gpu-lost, garbage, torn, invalid, engine, image, cancel, sleep:MS, stubborn:MS
+        `x=` is no rule; expected hosts=N,gpus=N, or PATTERN=ENDING with an ending of ok, ok:X, oom, nan, libtorch, exit:N, signal:N, host-oom, time-limit, hang, gpu-lost, garbage, torn, invalid, engine, image, cancel, sleep:MS, stubborn:MS
+        `x=exit` is no rule; expected hosts=N,gpus=N, or PATTERN=ENDING with an ending of ok, ok:X, oom, nan, libtorch, exit:N, signal:N, host-oom, time-limit, hang, gpu-lost, garbage, torn, invalid, engine, image, cancel, sleep:MS, stubborn:MS
+        `x=ok:-1` is no rule; expected hosts=N,gpus=N, or PATTERN=ENDING with an ending of ok, ok:X, oom, nan, libtorch, exit:N, signal:N, host-oom, time-limit, hang, gpu-lost, garbage, torn, invalid, engine, image, cancel, sleep:MS, stubborn:MS
+        `x=oom:1` is no rule; expected hosts=N,gpus=N, or PATTERN=ENDING with an ending of ok, ok:X, oom, nan, libtorch, exit:N, signal:N, host-oom, time-limit, hang, gpu-lost, garbage, torn, invalid, engine, image, cancel, sleep:MS, stubborn:MS
+        `x=fire` is no rule; expected hosts=N,gpus=N, or PATTERN=ENDING with an ending of ok, ok:X, oom, nan, libtorch, exit:N, signal:N, host-oom, time-limit, hang, gpu-lost, garbage, torn, invalid, engine, image, cancel, sleep:MS, stubborn:MS
+        ");
     }
 }
