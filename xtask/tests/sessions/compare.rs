@@ -32,7 +32,8 @@ fn a_gate_writes_every_form_and_exits_with_1() {
         "page",
     ];
     let all = home.check(&words, 1, "the gate failed");
-    assert!(all.contains("::error title="), "{all}");
+    let errors = all.lines().filter(|line| line.starts_with("::error "));
+    insta::assert_snapshot!(errors.collect::<Vec<_>>().join("\n"), @"::error title=tiny · fp32 bs1%3A throughput regressed::100.0 samples/s to 80.00 samples/s, -20.00 %25 (interval -20.02 … -19.98 %25, threshold 0.50 %25)");
     assert!(read(&home.path("verdicts.xml")).contains("type=\"regressed\""));
     assert!(read(&home.path("verdicts.md")).contains("### Regressed: 1"));
     // The page is there although the gate failed, and says why.
@@ -211,13 +212,17 @@ fn a_side_comes_out_of_the_history() {
 #[test]
 fn a_side_is_not_compared_with_itself() {
     let home = Home::new();
+    let mut refusals = Vec::new();
     for words in [
         ["compare", "sessions/renamed", "sessions/renamed"],
         ["compare", "sessions/renamed", "sessions/renamed:img"],
     ] {
-        let all = home.check(&words, 2, "both sides are base:img");
-        assert!(all.contains("--by AXIS=BASE,HEAD"), "{all}");
+        refusals.push(home.check(&words, 2, "both sides are base:img"));
     }
+    insta::assert_snapshot!(refusals.concat(), @r"
+    error: both sides are base:img; give another session or image as HEAD, or two values of an axis with --by AXIS=BASE,HEAD
+    error: both sides are base:img; give another session or image as HEAD, or two values of an axis with --by AXIS=BASE,HEAD
+    ");
 }
 
 #[test]
@@ -324,7 +329,17 @@ fn a_cell_that_works_no_more_fails_the_gate_and_says_why() {
         2,
         "base 5 of 5 (out-of-memory), head 0 of 5",
     );
-    assert!(text.contains("a gate would pass over nothing"), "{text}");
+    insta::assert_snapshot!(text, @r"
+    img @ base against img @ broken.
+
+    1 gated metric in 1 cell: 0 regressed, 0 improved, 0 inconclusive, 0 unchanged, 1 measured on one side only.
+
+    warning: tiny · fp32 bs1: runs failed: base 5 of 5 (out-of-memory), head 0 of 5; these are left out.
+    warning: The two sides did not run interleaved: drift of the machine counts as change. Measure both images in one session.
+
+    Gate: nothing judged: no gated metric has values of base and head.
+    error: no gated metric was measured on both sides, so that a gate would pass over nothing; see the failed runs above
+    ");
 }
 
 #[test]
@@ -358,7 +373,11 @@ fn sides_of_different_methods_are_refused_by_name() {
     }
     let compare = ["compare", "sessions/one", "sessions/other", "--all"];
     let said = home.check(&compare, 2, "limits.cpus: 1 in the base, 0.4 in the head");
-    assert!(said.contains("pass --ignore method.limits.cpus"), "{said}");
+    insta::assert_snapshot!(said, @r"
+    error: the sides were measured by different methods:
+      limits.cpus: 1 in the base, 0.4 in the head
+    measure both by the same, or pass --ignore method.limits.cpus
+    ");
     for key in ["method.limits.cpus", "method.limits", "method"] {
         let words = [&compare[..], &["--ignore", key]].concat();
         home.check(&words, 0, "which was ignored");
@@ -366,7 +385,11 @@ fn sides_of_different_methods_are_refused_by_name() {
     let compare = ["compare", "sessions/one", "sessions/both"];
     let words = [&compare[..], &["--ignore", "method.limits"]].concat();
     let said = home.check(&words, 2, "threads: 2 in the base, 8 in the head");
-    assert!(!said.contains("limits.cpus"), "{said}");
+    insta::assert_snapshot!(said, @r"
+    error: the sides were measured by different methods:
+      threads: 2 in the base, 8 in the head
+    measure both by the same, or pass --ignore method.threads
+    ");
     for key in [
         "limits.cpus",
         "method.limits.cpu",
@@ -394,7 +417,8 @@ fn a_damaged_line_is_named_by_whoever_reads_it() {
     fs::write(&path, &damaged).expect("records");
     let compare = ["compare", "sessions/renamed", "sessions/head:img"];
     let told = home.check(&compare, 0, "warning: head: line 1 of the records");
-    assert!(told.contains("left out (run img-Fp32-0)"), "{told}");
+    let warning = told.lines().find(|line| line.starts_with("warning: head"));
+    insta::assert_snapshot!(warning.expect(&told), @"warning: head: line 1 of the records: not a record: expected value; left out (run img-Fp32-0)");
 }
 
 /// As the gallery's sessions are: whatever reads one says the same of it.
