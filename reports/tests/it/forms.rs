@@ -212,7 +212,19 @@ fn a_session_without_runs_has_a_report_too() {
     });
     with_view(&[support::no_success()], |view| {
         assert!(markdown::render(view).contains("All 6 runs failed"));
-        assert!(text::table(view, Style::Plain).contains("device-unavailable"));
+        insta::assert_snapshot!(text::table(view, Style::Plain), @r"
+         scenario  variant                 runs ok
+         resnet50  fp32                        0/2
+                   tf32                        0/2
+                   amp-fp16 channels-last      0/2
+
+        failed: r-0000 · torch-2.11-cu130 · resnet50 · fp32 bs64: device-unavailable at start: no CUDA device; `doctor` says what is missing (log: logs/r-0000.log)
+        failed: r-0001 · torch-2.11-cu130 · resnet50 · tf32 bs64: device-unavailable at start: no CUDA device; `doctor` says what is missing (log: logs/r-0001.log)
+        failed: r-0002 · torch-2.11-cu130 · resnet50 · amp-fp16 bs64 channels-last: device-unavailable at start: no CUDA device; `doctor` says what is missing (log: logs/r-0002.log)
+        failed: r-0003 · torch-2.11-cu130 · resnet50 · fp32 bs64: device-unavailable at start: no CUDA device; `doctor` says what is missing (log: logs/r-0003.log)
+        failed: r-0004 · torch-2.11-cu130 · resnet50 · tf32 bs64: device-unavailable at start: no CUDA device; `doctor` says what is missing (log: logs/r-0004.log)
+        failed: r-0005 · torch-2.11-cu130 · resnet50 · amp-fp16 bs64 channels-last: device-unavailable at start: no CUDA device; `doctor` says what is missing (log: logs/r-0005.log)
+        ");
     });
 }
 
@@ -261,7 +273,10 @@ fn sessions_of_different_machines_are_told_apart() {
     assert_eq!(view.contender_head(), "session");
     assert_eq!(view.groups[0].rows[0].cells, [0, 3]);
     let warnings = view.report.warnings.join("\n");
-    assert!(warnings.contains("different machines"), "{warnings}");
+    insta::assert_snapshot!(warnings, @r"
+    The sessions ran on different machines, GPUs or drivers: differences between them are not differences between images.
+    2 cells have fewer than 3 successful runs, too few to estimate the spread: resnet50 amp-fp16 channels-last in 2026-11-12T10-20-30-abcd; resnet50 amp-fp16 channels-last in later.
+    ");
 }
 
 #[test]

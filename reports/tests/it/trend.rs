@@ -107,13 +107,27 @@ fn what_calls_for_somebody_comes_first() {
 fn a_change_within_the_threshold_is_told_and_calls_for_nobody() {
     let mut small = series("small", points(60, |i| if i < 59 { 1000.0 } else { 900.0 }));
     let told = text(std::slice::from_ref(&small), &[], Style::Plain);
-    assert!(told.contains("regressed, new"), "{told}");
+    insta::assert_snapshot!(told, @r"
+    small · throughput · torch · this machine: 60 points, 1 change
+     point  time              revision  range              before            after    change
+     59     2024-01-12 22:13  r59       r58..r59  999.9 samples/s  896.2 samples/s  -10.37 %
+
+     point  time                 95 % interval       p  verdict
+     59     2024-01-12 22:13  -11.05 … -9.69 %  4.0e-6  regressed, new
+
+    1 series, 0 without a change.
+    ");
     small.threshold = 0.2;
     let told = markdown(std::slice::from_ref(&small), &[]);
-    assert!(
-        told.contains("regressed within the noise threshold, new"),
-        "{told}"
-    );
+    insta::assert_snapshot!(told, @r"
+    #### small · throughput · torch · this machine: 60 points, 1 change
+
+    | point | time | revision | range | before | after | change | 95 % interval | p | verdict |
+    |---|---|---|---|---:|---:|---:|---:|---:|---|
+    | 59 | 2024-01-12 22:13 | r59 | r58..r59 | 999.9 samples/s | 896.2 samples/s | -10.37 % | -11.05 … -9.69 % | 4.0e-6 | regressed within the noise threshold, new |
+
+    1 series, 0 without a change.
+    ");
     let page = html(&[small], &[], "", "").unwrap();
     assert!(page.contains("Changed with the last run"));
     assert!(!page.contains("Regressed with the last run"));
@@ -135,11 +149,17 @@ fn a_change_says_what_it_came_with_in_every_form() {
     ];
     let all = [fell];
     // Text for a terminal has the same in a narrow column.
-    assert!(
-        text(&all, &[], Style::Plain).contains("regressed, new, with"),
-        "{}",
-        text(&all, &[], Style::Plain)
-    );
+    insta::assert_snapshot!(text(&all, &[], Style::Plain), @r"
+    fell · throughput · torch · this machine: 60 points, 1 change; -10.37 % from driver 570.86 to 580.12, image ID aaaaaaaaaaaa to bbbbbbbbbbbb
+     point  time              revision  range              before            after    change
+     59     2024-01-12 22:13  r59       r58..r59  999.9 samples/s  896.2 samples/s  -10.37 %
+
+     point  time                 95 % interval       p  verdict
+     59     2024-01-12 22:13  -11.05 … -9.69 %  4.0e-6  regressed, new, with another driver and image
+                                                        ID
+
+    1 series, 0 without a change.
+    ");
     for told in [markdown(&all, &[]), html(&all, &[], "", "").unwrap()] {
         let verdict = "regressed, new, with another driver and image ID";
         assert!(told.contains(verdict), "{told}");
@@ -155,25 +175,16 @@ fn a_gate_names_what_failed_in_every_form() {
     all[3].fails = vec![Failure::Regressed];
     all.push(series("young", points(7, |_| 1.0)));
     let lines = failures(&all, &[]);
-    assert!(
-        lines[0].starts_with("stopped · throughput · torch · this machine: no result for 5.0 days")
-    );
-    let fell = "fell with the last run · throughput · torch · this machine: regressed by -10.";
-    assert!(lines[1].starts_with(fell), "{lines:?}");
-    assert!(
-        lines[1].ends_with("; last good r58, first bad r59"),
-        "{lines:?}"
-    );
-    for told in [
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    stopped · throughput · torch · this machine: no result for 5.0 days; usually every 1.0 days
+    fell with the last run · throughput · torch · this machine: regressed by -10.37 %, 999.9 samples/s to 896.2 samples/s; last good r58, first bad r59
+    ");
+    let told = [
         text(&all, &[], Style::Plain),
         markdown(&all, &[]),
         annotations(&all, &[]),
-    ] {
-        assert!(told.contains("last good r58, first bad r59"), "{told}");
-    }
-    let commands = annotations(&all, &[]);
-    assert_eq!(commands.matches("::error ").count(), 2, "{commands}");
-    assert!(text(&all, &[], Style::Plain).contains("1 too short to judge"));
+    ];
+    insta::assert_snapshot!("trend_gate_failed", told.join("\n\n"));
 }
 
 #[test]
@@ -360,33 +371,11 @@ fn a_gate_with_a_ledger_fails_on_new_entries_reminds_of_open_ones_and_is_quiet_o
         entry("R5", Standing::Fixed),
     ];
     let lines = failures(&all, &entries);
-    assert!(
-        lines.len() == 1 && lines[0].starts_with("R1 2 series"),
-        "{lines:?}"
-    );
+    insta::assert_snapshot!(lines.join("\n"), @"R1 2 series regressed by -10.00 % to -5.00 %: a · throughput -10.00 %, b · throughput -5.00 %; on torch · nightly · gpu-1; last good r58, first bad r59; from driver 570.86 to 580.12");
     let told = markdown(&all, &entries);
-    for words in [
-        "- R1 2 series",
-        "- open: R2",
-        "- fixed: R4",
-        "- 1 entry is accepted",
-    ] {
-        assert!(told.contains(words), "no `{words}` in {told}");
-    }
     assert!(!told.contains("R3") && !told.contains("R5"), "{told}");
-    let commands = annotations(&all, &entries);
-    assert!(
-        commands.contains("::error title=R1::R1 2 series"),
-        "{commands}"
-    );
-    assert!(
-        commands.contains("::warning title=R2::open: R2"),
-        "{commands}"
-    );
-    assert!(
-        commands.contains("the gate failed%3A 1 failure"),
-        "{commands}"
-    );
+    let told = format!("{told}\n\n{}", annotations(&all, &entries));
+    insta::assert_snapshot!("trend_gate_with_ledger", told);
     let page = html(&all, &entries, "", "").unwrap();
     let place = |words: &str| page.find(words).unwrap_or_else(|| panic!("no `{words}`"));
     assert!(place(">R1<") < place(">R2<") && place(">R2<") < place(">R3<"));
@@ -408,24 +397,22 @@ fn a_series_that_begins_with_another_method_says_what_changed() {
     new.methods.before = Some(change.clone());
     let mut old = series("old", points(20, |_| 10.0));
     old.methods.after = Some(change);
-    let told = "method: limits.memory 8.0 GiB → 16.0 GiB; --ignore method.limits.memory follows \
-        both as one";
     let all = [old.clone(), new.clone(), new];
-    let begun = format!("2 series begin where another method ended; {told}");
-    assert!(
-        markdown(&all, &[]).contains(&begun),
-        "{}",
-        markdown(&all, &[])
-    );
+    insta::assert_snapshot!(markdown(&all, &[]), @r"
+    - 2 series begin where another method ended; method: limits.memory 8.0 GiB → 16.0 GiB; --ignore method.limits.memory follows both as one
+
+    3 series, 3 without a change.
+    ");
     let page = html(&all, &[], "history", "now").unwrap();
     assert!(page.contains("2 series begin where another method ended"));
     let times: Vec<f64> = old.points.iter().map(|point| point.timestamp).collect();
     old.staleness = staleness(&times, times[19] + 50.0 * DAY, None);
     let stale = markdown(&[old], &[]);
-    assert!(
-        stale.contains(&format!("goes on as another series; {told}")),
-        "{stale}"
-    );
+    insta::assert_snapshot!(stale, @r"
+    #### old · throughput · torch · this machine: 20 points, no change; no result for 50.0 days; usually every 1.0 days; goes on as another series; method: limits.memory 8.0 GiB → 16.0 GiB; --ignore method.limits.memory follows both as one
+
+    1 series, 1 without a change.
+    ");
     let mut unknown = series("new", points(20, |_| 10.0));
     unknown.methods = MethodChanges {
         before: Some(MethodChange {
@@ -433,6 +420,9 @@ fn a_series_that_begins_with_another_method_says_what_changed() {
         }),
         ..MethodChanges::default()
     };
-    let told = "method: another, with settings that are not in the history; --ignore method";
-    assert!(markdown(&[unknown], &[]).contains(told));
+    insta::assert_snapshot!(markdown(&[unknown], &[]), @r"
+    - 1 series begins where another method ended; method: another, with settings that are not in the history; --ignore method follows both as one
+
+    1 series, 1 without a change.
+    ");
 }

@@ -76,7 +76,7 @@ fn a_program_is_shown_by_its_command_and_its_parameters() {
         cell["workload"],
         serde_json::json!({"kind": "program", "command": ["python3", "my train.py"]})
     );
-    assert!(view.commands[1].contains("--cell 'mine · lr=0.01'"));
+    insta::assert_snapshot!(view.commands[1], @"cargo xtask bench --suite sample --cell 'mine · lr=0.01' --image local --device cpu --engine docker --blocks 3");
 }
 
 #[test]
@@ -96,10 +96,11 @@ fn a_program_that_replays_cuda_graphs_says_what_its_peak_leaves_out() {
         }
     }
     let warnings = View::of(&[source]).report.warnings.join("\n");
-    assert!(
-        warnings.contains("Read peak reserved in 1 cell: mine compile=reduce-overhead."),
-        "{warnings}"
-    );
+    insta::assert_snapshot!(warnings, @r"
+    Throughput varies by more than 3.0 % from run to run in 1 cell: mine compile=none.
+    Peak allocated is less than half of what warm-up took, with as much reserved: memory into which CUDA graphs are replayed is reserved and not counted as allocated. Read peak reserved in 1 cell: mine compile=reduce-overhead.
+    Too short for their noise: mine compile=none: measured window 196 ms, CV 1 %: 28 measured steps would do; mine compile=reduce-overhead: measured window 244 ms, CV 1 %: 28 measured steps would do.
+    ");
 }
 
 #[test]
