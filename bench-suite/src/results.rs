@@ -237,7 +237,9 @@ impl Results {
         let rank = line.rank.unwrap_or_default();
         let ranks = self.ranks.len();
         let Some(results) = self.ranks.get_mut(rank) else {
-            return Err(format!("of rank {rank}, expected ranks below {ranks}"));
+            return Err(format!(
+                "an event of rank {rank}; expected ranks below {ranks}"
+            ));
         };
         // One that has finished may die after that, which it cannot say itself.
         let is_from_outside =
@@ -350,12 +352,15 @@ impl RankResults {
                 "use a newer Torchgauge"
             };
             return Err(format!(
-                "of version {}, this Torchgauge reads version {VERSION}; {next}",
+                "it is of version {}, and this Torchgauge reads version {VERSION}; {next}",
                 started.version
             ));
         }
         if started.run != run {
-            return Err(format!("of the run `{}`, expected `{run}`", started.run));
+            return Err(format!(
+                "an event of the run `{}`; expected `{run}`",
+                started.run
+            ));
         }
         self.started = Some(shown(started));
         Ok(())
@@ -408,7 +413,9 @@ impl RankResults {
                 return Err(format!("the name `{name}`: {why}"));
             }
             if fact.chars().count() > LONGEST_FACT {
-                return Err(format!("{name} has more than {LONGEST_FACT} letters"));
+                return Err(format!(
+                    "the fact `{name}` has more than {LONGEST_FACT} letters"
+                ));
             }
             self.facts.insert(name, printable(&fact).into_owned());
         }
@@ -499,8 +506,8 @@ mod tests {
         line 1 of the results file, `garbage`: expected value at line 1 column 1
         line 2 of the results file, `{}`: missing field `event` at line 1 column 2
         line 2 of the results file, `{"event":"started","version":4,"run":"r","scenario_version":"0.1.0","libtorch_ve…`: a second `started`
-        line 1 of the results file, `{"event":"started","version":4,"run":"x","scenario_version":"0.1.0","libtorch_ve…`: of the run `x`, expected `r`
-        line 1 of the results file, `{"event":"started","version":9,"run":"r","scenario_version":"0.1.0","libtorch_ve…`: of version 9, this Torchgauge reads version 4; use a newer Torchgauge
+        line 1 of the results file, `{"event":"started","version":4,"run":"x","scenario_version":"0.1.0","libtorch_ve…`: an event of the run `x`; expected `r`
+        line 1 of the results file, `{"event":"started","version":9,"run":"r","scenario_version":"0.1.0","libtorch_ve…`: it is of version 9, and this Torchgauge reads version 4; use a newer Torchgauge
         line 3 of the results file, `{"event":"failed","reason":"out-of-memory","phase":"warmup","message":"m"}`: an event after the last one
         line 1 of the results file, `{"event":"heartbeat","phase":"warmup","step":1}`: expected `started` first
         line 2 of the results file, `{"event":"step","index":1,"values":{"step_seconds":0.5}}`: step 1, expected step 0
@@ -544,7 +551,7 @@ mod tests {
         line 2 of the results file, `{"event":"value","name":"bleu","value":1.5,"unit":"ratio","better":"up","source"…`: unknown variant `up`, expected `less` or `more`
         line 2 of the results file, `{"event":"value","name":"Bleu","value":1.5,"unit":"ratio","better":"more","sourc…`: the name `Bleu`: expected up to 64 of a-z, 0-9 and _, a letter first
         line 2 of the results file, `{"event":"value","name":"bleu","value":1e999,"unit":"ratio","better":"more","sou…`: number out of range at line 1 column 44
-        line 2 of the results file, `{"event":"facts","facts":{"torch":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…`: torch has more than 200 letters
+        line 2 of the results file, `{"event":"facts","facts":{"torch":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…`: the fact `torch` has more than 200 letters
         line 2 of the results file, `{"event":"facts","facts":{"torch":"2.11.0","an odd":"\u001b[2J"}}`: the name `an odd`: expected up to 64 of a-z, 0-9 and _, a letter first
         "#);
         let many = |of: &dyn Fn(usize) -> String, count: usize| {
@@ -586,8 +593,8 @@ mod tests {
         faults.push(fault(&lines));
         insta::assert_snapshot!(faults.join("\n"), @r#"
         line 1 of the results file, `{"event":"kernel","name":"gemm","count":2.5,"seconds":1e-6}`: expected `started` first
-        line 2 of the results file, `{"event":"kernel","name":"","count":2.5,"seconds":1e-6}`: a kernel with a name of 0 letters; expected 1 to 200
-        line 2 of the results file, `{"event":"kernel","name":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…`: a kernel with a name of 201 letters; expected 1 to 200
+        line 2 of the results file, `{"event":"kernel","name":"","count":2.5,"seconds":1e-6}`: a kernel whose name is blank
+        line 2 of the results file, `{"event":"kernel","name":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…`: a kernel whose name has 201 letters; expected at most 200
         line 2 of the results file, `{"event":"kernel","name":"gemm","count":-1,"seconds":1e-6}`: a kernel that runs -1 times and takes 0.000001 seconds
         line 2 of the results file, `{"event":"kernel","name":"gemm","count":2.5,"seconds":1e999}`: number out of range at line 1 column 59
         line 2 of the results file, `{"event":"kernel","name":"gemm","count":2.5,"seconds":null}`: invalid type: null, expected f64 at line 1 column 59
@@ -624,7 +631,7 @@ mod tests {
         let one = parse(&[lines[0].clone(), lines[1].clone(), lines[3].clone()]);
         insta::assert_snapshot!(one.fault.unwrap(), @"the results file ends without the event `finished` or `failed` of rank 1");
         let unknown = parse(&[of_rank(STARTED, 2)]).fault.unwrap();
-        insta::assert_snapshot!(unknown, @r#"line 1 of the results file, `{"rank":2,"event":"started","version":4,"run":"r","scenario_version":"0.1.0","li…`: of rank 2, expected ranks below 2"#);
+        insta::assert_snapshot!(unknown, @r#"line 1 of the results file, `{"rank":2,"event":"started","version":4,"run":"r","scenario_version":"0.1.0","li…`: an event of rank 2; expected ranks below 2"#);
         let failed = parse(&[of_rank(FAILED, 1)]);
         assert_eq!(failed.fault, None, "the first may have been ended with it");
         assert!(failed.failed().is_some() && !failed.finished());

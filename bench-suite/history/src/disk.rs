@@ -70,7 +70,7 @@ pub(crate) fn files(
                 continue;
             }
             [] => "not a .json file",
-            _ => "a file, expected a folder",
+            _ => "it is a file; expected a folder",
         };
         left_out.push(format!("{} left out: {why}", path.display()));
     }

@@ -127,6 +127,7 @@ pub(crate) struct CellFacts {
 
 /// A file whose cells are still text, by key: they are read no further than is asked for.
 #[derive(Deserialize)]
+#[serde(expecting = "a map")]
 struct FileText<'a> {
     #[serde(flatten)]
     file: SessionFile,
@@ -207,7 +208,9 @@ impl SessionFile {
         let unknown = |cell: &&Cell| !file.images.contains_key(&cell.facts.image);
         if let Some(cell) = file.cells.iter().find(unknown) {
             let image = &cell.facts.image;
-            return Err(format!("`images` lacks {image}, of which there is a cell"));
+            return Err(format!(
+                "a cell is of image {image}, which `images` does not list"
+            ));
         }
         let own = file.place();
         if own != place {

@@ -141,7 +141,7 @@ impl SessionFolder {
                 Some(problem) => format!("{at}: {}", printable(&problem)),
             },
             Err(Misread::Version(got)) => {
-                format!("{at} is of version {got}, this Torchgauge reads version {VERSION}")
+                format!("{at} is of version {got}, and this Torchgauge reads version {VERSION}")
             }
             // It quotes the file, which may be anybody's.
             Err(Misread::Form(error)) => format!(

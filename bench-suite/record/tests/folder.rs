@@ -160,7 +160,7 @@ fn a_session_of_another_version_is_refused() {
     )
     .unwrap();
     let error = SessionFolder::at(home.path()).read_session().unwrap_err();
-    insta::assert_snapshot!(refusal(&error, home.path()), @"/home/session.json is of version 99, this Torchgauge reads version 4");
+    insta::assert_snapshot!(refusal(&error, home.path()), @"/home/session.json is of version 99, and this Torchgauge reads version 4");
 }
 
 #[test]

@@ -19,7 +19,11 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: was {}, is {}", self.what, self.then, self.now)
+        let [then, now] = [&self.then, &self.now].map(|fact| match &**fact {
+            "" => "unknown",
+            fact => fact,
+        });
+        write!(f, "{}: was {then}, is {now}", self.what)
     }
 }
 

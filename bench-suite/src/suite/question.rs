@@ -17,7 +17,7 @@ pub(super) fn read(
     for (place, name) in file.answered_by.iter().enumerate() {
         if !names.contains(&name.as_str()) && top.key("metrics").is_sound() {
             let at = top.key("answered_by").index(place);
-            let message = format!("no metric that has a better and a worse is named `{name}`");
+            let message = format!("no metric with a direction is named `{name}`");
             return Err(at.unknown(message, "one of: ", name, &names));
         }
     }

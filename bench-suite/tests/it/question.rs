@@ -30,7 +30,7 @@ fn a_metric_that_is_none_is_shown_where_it_stands() {
     let (start, rest) = error.split_once("one of: ").unwrap();
     let (_, end) = rest.split_once('\n').unwrap();
     insta::assert_snapshot!(format!("{start}one of: …\n{end}"), @r"
-    error: answered_by[1]: no metric that has a better and a worse is named `peak_alocated_bytes`
+    error: answered_by[1]: no metric with a direction is named `peak_alocated_bytes`
      --> x.yaml:4:29
       |
     4 | answered_by: [wall_seconds, peak_alocated_bytes]

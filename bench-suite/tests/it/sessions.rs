@@ -239,7 +239,7 @@ async fn a_session_of_other_things_is_not_resumed() {
     the session in /home cannot be resumed, for its metrics could not be compared:
       driver: was none, is 580.1
       engine: was process, is docker
-      kernel: was , is 6.1
+      kernel: was unknown, is 6.1
       suite test: was 1bc9054ad21d, is 5f6d47bfa779
       image local: was none with libtorch cpu and scenario none, is sha256:ab with libtorch cpu and scenario none
       plan: was local · small · fp32 bs4 (1 + 4 steps, seed 1), is local · small · fp32 bs8 (1 + 4 steps, seed 1)

@@ -83,7 +83,7 @@ impl fmt::Display for ShortWindow {
             Some(steps) => write!(f, "{window}: {steps} measured steps would do"),
             None => write!(
                 f,
-                "{window}: it would take more steps than are worth it (over {WORTHWHILE_STEPS})"
+                "{window}: it would take more steps than is worthwhile (over {WORTHWHILE_STEPS})"
             ),
         }
     }
@@ -112,7 +112,7 @@ mod tests {
         let text = "measured window 50 ms, CV 12 %: 150 measured steps would do";
         assert_eq!(window.to_string(), text);
         (window.seconds, window.enough_steps) = (2.345, None);
-        let text = "measured window 2.3 s, CV 12 %: it would take more steps than are worth it \
+        let text = "measured window 2.3 s, CV 12 %: it would take more steps than is worthwhile \
                     (over 10000)";
         assert_eq!(window.to_string(), text);
     }

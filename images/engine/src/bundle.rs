@@ -137,7 +137,7 @@ fn mounts(root: &Path, spec: &ContainerSpec, is_root: bool) -> io::Result<Vec<Va
 fn resolved(root: &Path, path: impl AsRef<Path>) -> io::Result<PathBuf> {
     let path = path.as_ref();
     let found = resolve(path, |place| fs::read_link(root.join(place)).ok());
-    let round = || io::Error::other(format!("{}: its links lead round", path.display()));
+    let round = || io::Error::other(format!("{}: its links form a loop", path.display()));
     found
         .map(|found| Path::new("/").join(found))
         .ok_or_else(round)
@@ -460,7 +460,7 @@ mod tests {
         let refusals = ["/round", "/proc/x", "/away/../sys", "/dev"]
             .map(|target| written(&[target]).unwrap_err());
         insta::assert_snapshot!(refusals.join("\n"), @r"
-        cannot write /folder: /round: its links lead round
+        cannot write /folder: /round: its links form a loop
         cannot write /folder: nothing can be mounted at /proc/x: it is the kernel's; expected another target
         cannot write /folder: nothing can be mounted at /away/../sys: it is the kernel's; expected another target
         cannot write /folder: nothing can be mounted at /dev: it is the kernel's; expected another target

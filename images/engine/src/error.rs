@@ -42,7 +42,7 @@ pub enum Error {
     /// The image that a container was to be made from is not in the engine.
     #[error(
         "image {image} is not in {engine}; build or load it first (`images build`), \
-         nothing is pulled by itself"
+         nothing is pulled automatically"
     )]
     ImageMissing { engine: String, image: String },
     /// An operation on an engine failed.

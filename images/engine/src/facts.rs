@@ -53,7 +53,11 @@ pub struct EngineFacts {
 impl EngineFacts {
     /// `Docker 20.10.24 at unix:///var/run/docker.sock`, for messages.
     pub fn describe(&self) -> String {
-        format!("{} {} at {}", self.product, self.version, self.endpoint)
+        let version = match &*self.version {
+            "" => String::new(),
+            version => format!(" {version}"),
+        };
+        format!("{}{version} at {}", self.product, self.endpoint)
     }
 
     /// Whether the engine is on this machine: under this kernel.
@@ -147,7 +151,7 @@ mod tests {
         assert!(facts.check("").is_ok());
         let error = facts.check("6.12.0").unwrap_err();
         assert!(matches!(error, Error::Endpoint { .. }), "{error:?}");
-        insta::assert_snapshot!(error, @"cannot use Docker  at unix:///forwarded.sock: it runs on another machine, node-7 (kernel 6.1.0-13-amd64; here 6.12.0), and runs need local mounts and monitoring; run torchgauge on node-7 itself (`images build`, `load` and `pull` work from here)");
+        insta::assert_snapshot!(error, @"cannot use Docker at unix:///forwarded.sock: it runs on another machine, node-7 (kernel 6.1.0-13-amd64; here 6.12.0), and runs need local mounts and monitoring; run torchgauge on node-7 itself (`images build`, `load` and `pull` work from here)");
         facts.kernel = None;
         assert!(facts.check("6.12.0").is_ok());
     }

@@ -514,7 +514,7 @@ async fn refused_creations_are_typed() {
     )
     .await;
     assert!(matches!(error, Error::ImageMissing { .. }), "{error:?}");
-    insta::assert_snapshot!(without_socket(&error), @"image image is not in Docker 20.10.24+dfsg1 at unix://…/sock; build or load it first (`images build`), nothing is pulled by itself");
+    insta::assert_snapshot!(without_socket(&error), @"image image is not in Docker 20.10.24+dfsg1 at unix://…/sock; build or load it first (`images build`), nothing is pulled automatically");
     let error = refused(
         "400 Bad Request",
         r#"{"message":"Range of CPUs is from 0.01 to 2.00, as there are only 2 CPUs available"}"#,

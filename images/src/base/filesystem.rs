@@ -117,7 +117,11 @@ impl Filesystem {
         for (path, target) in layer.hard_links {
             match self.entries.get(&target).cloned() {
                 Some(entry) => drop(self.entries.insert(path, entry)),
-                None => untold = Some(format!("{path} links to {target}, which is not there")),
+                None => {
+                    untold = Some(format!(
+                        "{path} is a hard link to {target}, which is not there"
+                    ));
+                }
             }
         }
         self.untold = self.untold.take().or(untold);
@@ -531,7 +535,7 @@ mod tests {
         let (folder, found) = stack(&[&[Made::Hard("a", "nowhere")]]);
         let error = found.write_to(folder.path(), |_| {}).unwrap_err();
         let error = error.to_string();
-        insta::assert_snapshot!(error.replace(folder.path().to_str().unwrap(), "/folder"), @"a links to nowhere, which is not there");
+        insta::assert_snapshot!(error.replace(folder.path().to_str().unwrap(), "/folder"), @"a is a hard link to nowhere, which is not there");
     }
 
     #[test]

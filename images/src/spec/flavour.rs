@@ -68,7 +68,7 @@ pub(crate) fn tch_for(version: &str) -> Result<(&'static str, Series)> {
     let Series(major, minor) = TCH[0].1;
     found.ok_or_else(|| {
         Error::Input(format!(
-            "no tch compiles against torch {version}; expected {major}.{minor} or newer, such as \
+            "no tch compiles against torch `{version}`; expected {major}.{minor} or newer, such as \
              2.11.0"
         ))
     })
@@ -103,10 +103,10 @@ mod tests {
             error.to_string()
         });
         insta::assert_snapshot!(refusals.join("\n"), @r"
-        no tch compiles against torch 2.4.1; expected 2.5 or newer, such as 2.11.0
-        no tch compiles against torch 1.13.1; expected 2.5 or newer, such as 2.11.0
-        no tch compiles against torch two; expected 2.5 or newer, such as 2.11.0
-        no tch compiles against torch ; expected 2.5 or newer, such as 2.11.0
+        no tch compiles against torch `2.4.1`; expected 2.5 or newer, such as 2.11.0
+        no tch compiles against torch `1.13.1`; expected 2.5 or newer, such as 2.11.0
+        no tch compiles against torch `two`; expected 2.5 or newer, such as 2.11.0
+        no tch compiles against torch ``; expected 2.5 or newer, such as 2.11.0
         ");
     }
 }

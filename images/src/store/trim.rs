@@ -68,10 +68,10 @@ impl Cache {
         removed?;
         let what = match oldest.len() {
             0 => "all of it is in use".to_owned(),
-            count => format!("removed {count} that were used longest ago"),
+            count => format!("removed the {count} used longest ago"),
         };
         self.note(&format!(
-            "the cache took {} of at most {} (--cache-size): {what}; {} stay",
+            "the cache took {} of at most {} (--cache-size): {what}; {} remain",
             gigabytes(total),
             gigabytes(limit),
             gigabytes(left)
@@ -317,8 +317,8 @@ mod tests {
         );
         assert_eq!(left(folder.path()), ["wheels/1.whl", "wheels/2.whl"]);
         insta::assert_snapshot!(without_folder(&notes, folder.path()), @r"
-        the cache took 0.0 GB of at most 0.0 GB (--cache-size): removed 2 that were used longest ago; 0.0 GB stay
-        the cache took 0.0 GB of at most 0.0 GB (--cache-size): removed 1 that were used longest ago; 0.0 GB stay
+        the cache took 0.0 GB of at most 0.0 GB (--cache-size): removed the 2 used longest ago; 0.0 GB remain
+        the cache took 0.0 GB of at most 0.0 GB (--cache-size): removed the 1 used longest ago; 0.0 GB remain
         ");
     }
 
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(left(folder.path()), all);
         drop(other);
         insta::assert_snapshot!(without_folder(&notes, folder.path()), @r"
-        the cache took 0.0 GB of at most 0.0 GB (--cache-size): all of it is in use; 0.0 GB stay
+        the cache took 0.0 GB of at most 0.0 GB (--cache-size): all of it is in use; 0.0 GB remain
         the cache takes 0.0 GB of at most 0.0 GB (--cache-size), and another process uses it: nothing was removed
         ");
         trim(folder.path(), 0, &notes, &[]);

@@ -73,7 +73,7 @@ fn mistakes_are_shown_in_their_place() {
         &[
             "refused.yaml:4",
             "libtorch.version",
-            "no tch compiles against torch 2.4.1",
+            "no tch compiles against torch `2.4.1`",
         ],
     );
     refused("cpu", "gpu", &["refused.yaml:4", "libtorch"]);

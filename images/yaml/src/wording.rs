@@ -32,7 +32,7 @@ pub(crate) fn of(message: &str) -> Wording {
     if let Some(field) = quoted(found, "missing field ") {
         return Wording {
             message: format!("the key `{field}` is missing"),
-            expected: Some(format!("`{field}` among the keys here")),
+            expected: Some("add it to the keys here".to_owned()),
             help: None,
             is_key: true,
             missing: Some(field.to_owned()),
@@ -158,7 +158,7 @@ mod tests {
         );
         check(
             "missing field `name`",
-            "the key `name` is missing | `name` among the keys here",
+            "the key `name` is missing | add it to the keys here",
         );
         check(
             "invalid type: string \"three\", expected u32",

@@ -378,16 +378,16 @@ fn every_mistake_of_a_document_is_found_once() {
         assert!(matches!(error, YamlError::Wrong(_)), "{error:?}");
         error.to_string()
     };
-    insta::assert_snapshot!(found("servings: 1\n"), @"cake.yaml:1:1: (top level): the key `name` is missing; `name` among the keys here");
+    insta::assert_snapshot!(found("servings: 1\n"), @"cake.yaml:1:1: (top level): the key `name` is missing; add it to the keys here");
     insta::assert_snapshot!(found("nmae: plain\n"), @"cake.yaml:1:1: nmae: unknown key `nmae`; expected one of name, servings, parts; did you mean `name`?");
     let many = found(
         "servings: many\nparts:\n- 3\n- {what: flour}\n- {what: flower, grams: 1}\n- {what: flour, grams: 1, x: 1, x: 2}\n",
     );
     insta::assert_snapshot!(many, @r#"
-    cake.yaml:1:1: (top level): the key `name` is missing; `name` among the keys here
+    cake.yaml:1:1: (top level): the key `name` is missing; add it to the keys here
     cake.yaml:1:11: servings: the wrong kind of value: the text "many"; expected a whole number, 0 or more
     cake.yaml:3:3: parts[0]: the wrong kind of value: the number 3; expected a map of keys and values
-    cake.yaml:4:4: parts[1]: the key `grams` is missing; `grams` among the keys here
+    cake.yaml:4:4: parts[1]: the key `grams` is missing; add it to the keys here
     cake.yaml:5:10: parts[2].what: invalid value `flower`; expected one of flour, brown-sugar, jar; did you mean `flour`?
     cake.yaml:6:27: parts[3].x: unknown key `x`; expected one of what, grams
     cake.yaml:6:33: the key `x` is here for the second time; drop one of the two

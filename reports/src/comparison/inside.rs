@@ -50,10 +50,10 @@ fn kernels(verdicts: &Verdicts) -> Vec<Block> {
     let small: usize = profiled.iter().map(|(_, kernels)| kernels.small).sum();
     let none = if changes.is_empty() { "None did. " } else { "" };
     blocks.push(Block::Method(format!(
-        "Kernels (on a CPU operators) of the profiled steps after the measured ones, in {}. {none}\
+        "Kernels (on a CPU, operators) of the profiled steps after the measured ones, in {}. {none}\
          Listed are those that are new, gone, slower or faster by at least {} of the base's time in \
          kernels, slower and faster in every run; times, counts and shares are of one step, medians \
-         over the runs. {} smaller. This describes, and fails no gate.",
+         over the runs. {} smaller. This is for information; no gate fails on it.",
         plural(profiled.len(), "cell", "cells"),
         share(KERNEL_FLOOR),
         match small {

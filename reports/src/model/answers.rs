@@ -389,7 +389,7 @@ fn executions(
     let word = if runs.len() == 1 {
         "the same"
     } else {
-        "different"
+        "not the same"
     };
     Some(format!(
         "{}: the losses of {names} are {word} to the bit.",

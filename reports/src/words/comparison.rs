@@ -222,7 +222,7 @@ pub(crate) fn what_would_help(found: &MetricVerdict) -> Option<String> {
         let twice = format!("twice the noise threshold of {threshold}");
         let most = judge::compare::WORTHWHILE_BLOCKS;
         if blocks > most {
-            return format!("more blocks than are worth it (over {most}) for {twice}");
+            return format!("more blocks than is worthwhile (over {most}) for {twice}");
         }
         format!("about {blocks} blocks detect {twice}")
     });

@@ -161,7 +161,7 @@ fn bits_are_compared_run_by_run_and_across_executions() {
     let different = deterministic(0.5 + f64::EPSILON);
     insta::assert_snapshot!(different, @r"
     In 1 of 2 deterministic cells the losses of all runs are the same to the bit; not in resnet50 execution=eager.
-    resnet50: the losses of eager and cuda-graph are different to the bit.
+    resnet50: the losses of eager and cuda-graph are not the same to the bit.
     ");
 }
 

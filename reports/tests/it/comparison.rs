@@ -403,7 +403,7 @@ fn annotations_are_no_more_than_github_shows() {
     ::warning title=About this comparison::resnet50 · tf32 bs64 | wide: runs failed: base 0 of 5, head 1 of 5 (out-of-memory); these are left out.
     ::warning title=About this comparison::resnet50 · fp32 bs64 and 1 more cell ran on another GPU of the host in the head than in the base: GPUs of one model differ as well.
     ::warning title=About this comparison::The two sides did not run interleaved: drift of the machine counts as change. Measure both images in one session.
-    ::warning title=resnet50 · tf32 bs64 | wide%3A throughput inconclusive::2005 samples/s to 2021 samples/s, +0.79 %25 (interval -9.83 … +12.65 %25, threshold 1.0 %25); detectable change 20.7 %25; more blocks than are worth it (over 200) for twice the noise threshold of 1.0 %25
+    ::warning title=resnet50 · tf32 bs64 | wide%3A throughput inconclusive::2005 samples/s to 2021 samples/s, +0.79 %25 (interval -9.83 … +12.65 %25, threshold 1.0 %25); detectable change 20.7 %25; more blocks than is worthwhile (over 200) for twice the noise threshold of 1.0 %25
     ");
 }
 

@@ -218,12 +218,12 @@ fn a_session_without_runs_has_a_report_too() {
                    tf32                        0/2
                    amp-fp16 channels-last      0/2
 
-        failed: r-0000 · torch-2.11-cu130 · resnet50 · fp32 bs64: device-unavailable at start: no CUDA device; `doctor` says what is missing (log: logs/r-0000.log)
-        failed: r-0001 · torch-2.11-cu130 · resnet50 · tf32 bs64: device-unavailable at start: no CUDA device; `doctor` says what is missing (log: logs/r-0001.log)
-        failed: r-0002 · torch-2.11-cu130 · resnet50 · amp-fp16 bs64 channels-last: device-unavailable at start: no CUDA device; `doctor` says what is missing (log: logs/r-0002.log)
-        failed: r-0003 · torch-2.11-cu130 · resnet50 · fp32 bs64: device-unavailable at start: no CUDA device; `doctor` says what is missing (log: logs/r-0003.log)
-        failed: r-0004 · torch-2.11-cu130 · resnet50 · tf32 bs64: device-unavailable at start: no CUDA device; `doctor` says what is missing (log: logs/r-0004.log)
-        failed: r-0005 · torch-2.11-cu130 · resnet50 · amp-fp16 bs64 channels-last: device-unavailable at start: no CUDA device; `doctor` says what is missing (log: logs/r-0005.log)
+        failed: r-0000 · torch-2.11-cu130 · resnet50 · fp32 bs64: device-unavailable at start: no CUDA device; `doctor` lists what is missing (log: logs/r-0000.log)
+        failed: r-0001 · torch-2.11-cu130 · resnet50 · tf32 bs64: device-unavailable at start: no CUDA device; `doctor` lists what is missing (log: logs/r-0001.log)
+        failed: r-0002 · torch-2.11-cu130 · resnet50 · amp-fp16 bs64 channels-last: device-unavailable at start: no CUDA device; `doctor` lists what is missing (log: logs/r-0002.log)
+        failed: r-0003 · torch-2.11-cu130 · resnet50 · fp32 bs64: device-unavailable at start: no CUDA device; `doctor` lists what is missing (log: logs/r-0003.log)
+        failed: r-0004 · torch-2.11-cu130 · resnet50 · tf32 bs64: device-unavailable at start: no CUDA device; `doctor` lists what is missing (log: logs/r-0004.log)
+        failed: r-0005 · torch-2.11-cu130 · resnet50 · amp-fp16 bs64 channels-last: device-unavailable at start: no CUDA device; `doctor` lists what is missing (log: logs/r-0005.log)
         ");
     });
 }

@@ -150,6 +150,6 @@ fn profiled_cells_in_which_no_kernel_changed() {
     assert!(!whole.contains("Kernels that changed"), "{whole}");
     let told = whole.lines().find(|line| line.contains("None did."));
     let (told, _) = told.expect(&whole).split_once(" Listed are").expect(&whole);
-    insta::assert_snapshot!(told, @"Kernels (on a CPU operators) of the profiled steps after the measured ones, in 2 cells. None did.");
+    insta::assert_snapshot!(told, @"Kernels (on a CPU, operators) of the profiled steps after the measured ones, in 2 cells. None did.");
     assert!(!whole.contains("Losses"), "{whole}");
 }

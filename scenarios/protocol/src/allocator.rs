@@ -182,7 +182,7 @@ impl FromStr for Allocator {
         }
         if allocator.managed && allocator.expandable_segments {
             return Err(ParseError(
-                "`expandable_segments` are no unified memory; drop it, or `managed`".into(),
+                "`expandable_segments` and `managed` exclude each other; drop one of them".into(),
             ));
         }
         Ok(allocator)
@@ -295,7 +295,8 @@ mod tests {
             ),
             (
                 "managed+expandable_segments",
-                "`expandable_segments` are no unified memory; drop it, or `managed`".to_owned(),
+                "`expandable_segments` and `managed` exclude each other; drop one of them"
+                    .to_owned(),
             ),
             (
                 "managed+cudaMallocAsync",

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::text::unnamed;
+
 /// Most kernels of a run, the sum of the rest included.
 pub const MOST_KERNELS: usize = 256;
 
@@ -31,12 +33,8 @@ impl Kernel {
             count,
             seconds,
         } = self;
-        let letters = name.chars().count();
-        if name.trim().is_empty() || letters > Self::LONGEST_NAME {
-            return Some(format!(
-                "a kernel with a name of {letters} letters; expected 1 to {}",
-                Self::LONGEST_NAME
-            ));
+        if let Some(problem) = unnamed("kernel", name, Self::LONGEST_NAME) {
+            return Some(problem);
         }
         let is_sound = |number: f64| number.is_finite() && number >= 0.0;
         (!is_sound(*count) || !is_sound(*seconds))
@@ -61,9 +59,14 @@ mod tests {
         };
         assert_eq!(problem("void gemm<float>(int)", 1.5, 0.0), None);
         assert_eq!(problem(&"é".repeat(200), 1.0, 1e-6), None);
-        for (name, letters) in [(" ", 1), (&*"a".repeat(201), 201)] {
-            let expect = format!("a kernel with a name of {letters} letters; expected 1 to 200");
-            assert_eq!(problem(name, 1.0, 1.0), Some(expect));
+        for (name, expect) in [
+            (" ", "a kernel whose name is blank"),
+            (
+                &*"a".repeat(201),
+                "a kernel whose name has 201 letters; expected at most 200",
+            ),
+        ] {
+            assert_eq!(problem(name, 1.0, 1.0).unwrap(), expect);
         }
         for (count, seconds, expect) in [
             (-1.0, 1.0, "a kernel that runs -1 times and takes 1 seconds"),

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Values, bad_values};
+use crate::{Values, bad_values, text::unnamed};
 
 /// Most modules of a run.
 pub const MOST_MODULES: usize = 2_048;
@@ -41,12 +41,8 @@ impl Module {
 
     /// Why it cannot be; `None` where it can.
     pub fn problem(&self) -> Option<String> {
-        let letters = self.name.chars().count();
-        if self.name.trim().is_empty() || letters > Self::LONGEST_NAME {
-            let most = Self::LONGEST_NAME;
-            return Some(format!(
-                "a module with a name of {letters} letters; expected 1 to {most}"
-            ));
+        if let Some(problem) = unnamed("module", &self.name, Self::LONGEST_NAME) {
+            return Some(problem);
         }
         let negative = self.values.iter().find(|(_, value)| **value < 0.0);
         let negative = negative.map(|(name, value)| format!("{name} is {value}"));
@@ -103,13 +99,10 @@ mod tests {
     fn what_no_module_can_be_is_refused() {
         assert_eq!(module("a", 0.0).problem(), None);
         for (bad, expect) in [
-            (
-                module(" ", 0.0),
-                "a module with a name of 1 letters; expected 1 to 200",
-            ),
+            (module(" ", 0.0), "a module whose name is blank"),
             (
                 module(&"a".repeat(201), 0.0),
-                "a module with a name of 201 letters; expected 1 to 200",
+                "a module whose name has 201 letters; expected at most 200",
             ),
             (module("a", -1.0), "the module a: kept_bytes is -1"),
             (module("a", f64::NAN), "the module a: kept_bytes is NaN"),

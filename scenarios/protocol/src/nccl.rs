@@ -113,7 +113,10 @@ impl Serialize for Nccl {
 
 /// As a suite may write it.
 #[derive(Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected settings such as ALGO:Ring, or a map of them"
+)]
 enum Form {
     /// Such as `ALGO:Ring`.
     Text(String),

@@ -190,9 +190,9 @@ impl Steps {
         if !self.attribution {
             Ok(())
         } else if self.warmup < 3 {
-            Err("it takes one of at least 3 warm-up steps")
+            Err("attribution takes one of the warm-up steps; expected at least 3 of them")
         } else if task != Task::Training {
-            Err("steps of training alone have gradients and optimizer state")
+            Err("only training steps have gradients and optimizer state")
         } else if variant.sequence_lengths.is_some() {
             Err("with sequence_lengths one step is unlike another")
         } else if variant.pin_memory == Some(true) {
@@ -407,7 +407,7 @@ impl RunFile {
             (
                 limits.iter().any(Option::is_some) && !self.device.is_cuda(),
                 "a limit on the GPU's memory on cpu".into(),
-                "a device cuda:N, or no such limit (a container's serves on cpu)",
+                "a device cuda:N, or no such limit (on cpu the container's limit applies)",
             ),
         ];
         match wrong.into_iter().find(|(is_wrong, ..)| *is_wrong) {
@@ -495,11 +495,11 @@ mod tests {
         check(|_| {}, None);
         check(
             |file| file.steps.warmup = 2,
-            Some("steps: it takes one of at least 3 warm-up steps"),
+            Some("steps: attribution takes one of the warm-up steps; expected at least 3 of them"),
         );
         check(
             |file| file.task = Task::Inference,
-            Some("steps: steps of training alone have gradients and optimizer state"),
+            Some("steps: only training steps have gradients and optimizer state"),
         );
         let bert = |file: &mut RunFile| {
             file.model = Model::BertTiny;
@@ -598,8 +598,8 @@ mod tests {
         }
         check(
             |file| file.gpu_memory_bytes = Some(1 << 30),
-            "a limit on the GPU's memory on cpu; expected a device cuda:N, or no such limit (a \
-             container's serves on cpu)",
+            "a limit on the GPU's memory on cpu; expected a device cuda:N, or no such limit (on \
+             cpu the container's limit applies)",
         );
     }
 

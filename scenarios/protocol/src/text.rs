@@ -17,6 +17,20 @@ pub(crate) fn numbered(text: &str, prefix: &str, range: RangeInclusive<u32>) -> 
         .filter(|number| is_plain && range.contains(number))
 }
 
+/// Why a name can be none of a `kind`; `None` where it can.
+pub(crate) fn unnamed(kind: &str, name: &str, most: usize) -> Option<String> {
+    let letters = name.chars().count();
+    if name.trim().is_empty() {
+        Some(format!("a {kind} whose name is blank"))
+    } else if letters > most {
+        Some(format!(
+            "a {kind} whose name has {letters} letters; expected at most {most}"
+        ))
+    } else {
+        None
+    }
+}
+
 /// Parsing by a function that gives `None` where the text is no such value; the error quotes it.
 macro_rules! read_by {
     ($type:ty, $unknown:literal, $read:expr) => {

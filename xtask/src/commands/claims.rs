@@ -120,8 +120,8 @@ fn gate(found: &[ClaimFound], fail_on: Option<FailOn>) -> Result<()> {
         )));
     }
     if !found.iter().any(ClaimFound::is_measured) {
-        let message = "the session measured none of the claims, so that a gate would pass over \
-                       nothing; measure the cells that they name, or leave --fail-on out";
+        let message = "the session measured none of the claims, so a gate would pass with \
+                       nothing judged; measure the cells that they name, or leave --fail-on out";
         return Err(Error::Input(message.to_owned()));
     }
     Ok(())

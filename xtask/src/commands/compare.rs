@@ -146,8 +146,8 @@ pub(crate) fn run(args: &CompareArgs, printer: &Printer) -> Result<()> {
         return Err(Error::Gate(format!("the gate failed: {failing}")));
     }
     if verdicts.is_nothing_gated() {
-        let message = "no gated metric was measured on both sides, so that a gate would pass over \
-                       nothing; see the failed runs above";
+        let message = "no gated metric was measured on both sides, so a gate would pass with \
+                       nothing judged; see the failed runs above";
         return Err(Error::Input(message.to_owned()));
     }
     Ok(())

@@ -292,7 +292,7 @@ fn mistakes_have_the_exit_code_of_bad_usage() {
         &["build", "cli-mistakes"],
         2,
         &[
-            "no tch compiles against torch 1.0.0",
+            "no tch compiles against torch `1.0.0`",
             "expected 2.5 or newer",
             "cli-mistakes.yaml:4",
         ],

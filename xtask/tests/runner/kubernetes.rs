@@ -253,7 +253,11 @@ fn a_block_that_a_cluster_cannot_carry_out_says_why_and_goes_on_later() {
             ("parcel sha256", "parcel"),
             "its results are cut off",
         ),
-        ("changed", ("parcel + H", "parcel + I"), "and were sent as"),
+        (
+            "changed",
+            ("parcel + H", "parcel + I"),
+            "but were sent with",
+        ),
     ] {
         let spoils = Faults {
             spoils: Some(spoils),

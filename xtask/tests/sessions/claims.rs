@@ -88,7 +88,7 @@ fn pairs_of_different_methods_are_counted_and_taken_where_asked() {
     home.check(&words, 0, told);
     home.check(&words[..2], 0, "not measured: bf16 costs throughput");
     let gate = [&words[..2], &["--fail-on", "refuted"]].concat();
-    home.check(&gate, 2, "a gate would pass over nothing");
+    home.check(&gate, 2, "a gate would pass with nothing judged");
     home.check(&[&words[..2], &["--out", "page"]].concat(), 0, "drawn");
     let page = fs::read_to_string(home.path("page/claims.html")).expect("the page is there");
     assert!(page.contains("threads 1 without, 2 with"));

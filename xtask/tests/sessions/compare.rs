@@ -338,7 +338,7 @@ fn a_cell_that_works_no_more_fails_the_gate_and_says_why() {
     warning: The two sides did not run interleaved: drift of the machine counts as change. Measure both images in one session.
 
     Gate: nothing judged: no gated metric has values of base and head.
-    error: no gated metric was measured on both sides, so that a gate would pass over nothing; see the failed runs above
+    error: no gated metric was measured on both sides, so a gate would pass with nothing judged; see the failed runs above
     ");
 }
 

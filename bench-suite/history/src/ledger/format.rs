@@ -52,7 +52,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Result<Ledger, HistoryError> {
     let version = document.get("version").and_then(Item::as_integer);
     if let Some(got) = version.filter(|got| *got != VERSION) {
         return Err(form(format!(
-            "it is of version {got}, this Torchgauge reads version {VERSION}"
+            "it is of version {got}, and this Torchgauge reads version {VERSION}"
         )));
     }
     let whole: Whole =

@@ -88,9 +88,10 @@ impl Ledger {
 
     fn unknown(&self, id: &str) -> HistoryError {
         let known: Vec<String> = self.entries.iter().map(|entry| entry.id.clone()).collect();
-        HistoryError::Refused(format!(
-            "the ledger has no entry {id}; it has {}",
-            names(&known)
-        ))
+        let known = match &known[..] {
+            [] => "it is empty".to_owned(),
+            known => format!("it has {}", names(known)),
+        };
+        HistoryError::Refused(format!("the ledger has no entry {id}; {known}"))
     }
 }

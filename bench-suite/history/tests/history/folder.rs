@@ -172,17 +172,17 @@ fn what_does_not_belong_there_is_named_and_left_out() {
     insta::assert_snapshot!(refusals.join("\n"), @r"
     /results/gpu-1/smoke/torch/b.json left out: EOF while parsing a value
     /results/gpu-1/smoke/torch/b.json left out: EOF while parsing a value
-    /results/gpu-1/smoke/torch/b.json left out: invalid type: sequence, expected struct FileText
+    /results/gpu-1/smoke/torch/b.json left out: invalid type: sequence, expected a map
     /results/gpu-1/smoke/torch/b.json left out: missing field `version`
     /results/gpu-1/smoke/torch/b.json left out: version 2, expected 1; use the Torchgauge that wrote the file
     /results/gpu-1/smoke/torch/b.json left out: missing field `cells`
     /results/gpu-1/smoke/torch/b.json left out: cells[0]: throughput_samples_per_second: number out of range
     /results/gpu-1/smoke/torch/b.json left out: cells[0]: resnet50 fp32 bs1: throughput_samples_per_second has 2 values, expected one for each of 3 runs
-    /results/gpu-1/smoke/torch/b.json left out: `images` lacks x, of which there is a cell
+    /results/gpu-1/smoke/torch/b.json left out: a cell is of image x, which `images` does not list
     /results/gpu-1/smoke/torch/a (copy).json left out: it is the file of gpu-1/smoke/torch/a.json; move or remove it
     /results/gpu-2/smoke/torch/a.json left out: it is the file of gpu-1/smoke/torch/a.json; move or remove it
     /results/gpu-1/smoke/torch/notes.txt left out: not a .json file
-    /results/README.md left out: a file, expected a folder
+    /results/README.md left out: it is a file; expected a folder
     ");
     symlink("/dev/zero", place("b.json")).unwrap();
     let left_out = history.read(&SeriesFilter::default()).left_out;

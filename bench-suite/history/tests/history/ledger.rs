@@ -190,7 +190,7 @@ fn accepting_one_cell_touches_no_other() {
         ..accepted("ada")
     };
     let wrong = ledger.accept(&id, of("nosuch")).expect_err("fits nothing");
-    insta::assert_snapshot!(wrong, @"Rfb4fdf3f: the acceptance fits none of its series; it has a · throughput_samples_per_second, bb · throughput_samples_per_second");
+    insta::assert_snapshot!(wrong, @"Rfb4fdf3f: the acceptance fits none of the entry's series; expected a · throughput_samples_per_second, bb · throughput_samples_per_second");
     ledger.accept(&id, of("a")).expect("fits");
     let entry = ledger.entry(&id).expect("known");
     assert_eq!(entry.state(moment(61)), State::Open);
@@ -241,8 +241,8 @@ fn an_acceptance_that_ran_out_fails_once() {
 fn an_acceptance_needs_somebody_and_something() {
     let mut ledger = Ledger::default();
     let unknown = ledger.accept("R00000000", accepted("ada"));
-    insta::assert_snapshot!(unknown.expect_err("no entry"), @"the ledger has no entry R00000000; it has none");
-    insta::assert_snapshot!(ledger.withdraw("R0").expect_err("no entry"), @"the ledger has no entry R0; it has none");
+    insta::assert_snapshot!(unknown.expect_err("no entry"), @"the ledger has no entry R00000000; it is empty");
+    insta::assert_snapshot!(ledger.withdraw("R0").expect_err("no entry"), @"the ledger has no entry R0; it is empty");
     let level = |night| if night == 60 { 90.0 } else { 100.0 };
     look(&mut ledger, &[series("a", 60, level)], 59);
     let id = look(&mut ledger, &[series("a", 61, level)], 60)

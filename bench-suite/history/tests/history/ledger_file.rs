@@ -114,7 +114,7 @@ fn what_is_no_ledger_says_why() {
     insta::assert_snapshot!(refusals.join("\n"), @r"
     /home/regressions.toml is no ledger: line 1, column 9: key with no value, expected `=`; fix the file, or name another with --ledger
     /home/regressions.toml is no ledger: line 1, column 1: missing field `version`; fix the file, or name another with --ledger
-    /home/regressions.toml is no ledger: it is of version 2, this Torchgauge reads version 1; fix the file, or name another with --ledger
+    /home/regressions.toml is no ledger: it is of version 2, and this Torchgauge reads version 1; fix the file, or name another with --ledger
     /home/regressions.toml is no ledger: line 10, column 8: unknown variant `slower`, expected `regressed` or `no-new-result`; fix the file, or name another with --ledger
     /home/regressions.toml is no ledger: line 11, column 1: unknown field `faild`, expected one of `id`, `what`, `points`, `failed`, `machine`, `last_good`, `first_bad`, `series`, `accepted`, `fixed`; fix the file, or name another with --ledger
     /home/regressions.toml is no ledger: R77398a6d: an acceptance needs `by` and `why`; fix the file, or name another with --ledger

@@ -133,7 +133,7 @@ pub fn read(log: &str) -> Result<Option<Parcel>, String> {
     let found = format!("{:x}", Sha256::digest(&archive));
     if found != sent {
         return Err(format!(
-            "its results have the digest {found}, and were sent as {sent}"
+            "its results have the digest {found}, but were sent with {sent}"
         ));
     }
     let error = of("error").map(str::to_owned);
@@ -290,7 +290,7 @@ mod tests {
         let words = error.split(|letter: char| !letter.is_ascii_alphanumeric());
         let digests = words.filter(|word| word.len() == 64);
         let told = digests.fold(error.clone(), |told, one| told.replace(one, "DIGEST"));
-        insta::assert_snapshot!(told, @"its results have the digest DIGEST, and were sent as DIGEST");
+        insta::assert_snapshot!(told, @"its results have the digest DIGEST, but were sent with DIGEST");
         let failed = of_run(from.path(), "0001-a", Some("no\nfile")).unwrap();
         assert_eq!(
             read(&failed).unwrap().unwrap().error.as_deref(),

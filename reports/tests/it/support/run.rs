@@ -24,7 +24,7 @@ impl Fake {
         Outcome::failed(
             Reason::DeviceUnavailable,
             Stage::Start,
-            "no CUDA device; `doctor` says what is missing",
+            "no CUDA device; `doctor` lists what is missing",
         )
     }
 

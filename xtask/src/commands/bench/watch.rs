@@ -119,7 +119,7 @@ impl Watch {
         for (name, needed) in look.undecided.iter().zip(needed).take(MOST_NAMED) {
             let needed = needed.map_or_else(String::new, |needed| match needed {
                 needed if needed > WORTHWHILE_BLOCKS => {
-                    format!(" (more blocks than are worth it, over {WORTHWHILE_BLOCKS})")
+                    format!(" (more blocks than is worthwhile, over {WORTHWHILE_BLOCKS})")
                 }
                 needed => format!(" (about {needed} blocks would show its noise threshold)"),
             });

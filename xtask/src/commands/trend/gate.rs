@@ -82,7 +82,7 @@ pub(super) fn end(
     let short = short.count();
     if short > 0 && !grows {
         return Err(Error::Input(format!(
-            "the series has {} of {TOO_SHORT} points, so that a gate would pass over nothing",
+            "the series has {} of {TOO_SHORT} points, so a gate would pass with nothing judged",
             all[0].points.len()
         )));
     }
