@@ -58,7 +58,7 @@ impl End {
         Self::ended(Reason::TimeLimit, message)
     }
 
-    /// It told nothing for so long that it counts as hanging.
+    /// It reported nothing for so long that it counts as hanging.
     pub(crate) fn hang(limit: Duration) -> Self {
         let message = format!(
             "no event for {} s; it hangs, or `limits.silence` is too short",
@@ -83,7 +83,7 @@ pub(crate) fn judge(end: &End, results: &Results, log: Option<&str>) -> Outcome 
             message,
         } => (*reason, at.unwrap_or(stage(told)), message.clone()),
         _ if let Some(Err(failure)) = &told.end => {
-            return Outcome::Failed(unfit(failure.clone(), log));
+            return Outcome::Failed(unfit(failure.clone(), &failure.message));
         }
         End::Signalled(signal) => (Reason::Crash, at_exit(), crash(*signal, log)),
         End::Exited(0) | End::Reported if results.finished() && results.fault.is_none() => {
@@ -109,30 +109,37 @@ pub(crate) fn judge(end: &End, results: &Results, log: Option<&str>) -> Outcome 
     };
     Outcome::Failed(match end {
         End::Failed { .. } => failure,
-        _ => unfit(failure, log),
+        _ => unfit(failure, &at_the_end(log)),
     })
 }
 
-/// How CUDA words that an image does not fit the machine's GPU or driver (`cudaGetErrorString` of 209,
-/// 35, 222, 803 and 804), and what to do.
-const UNFIT: [(&str, &str); 5] = [
+/// How CUDA (`cudaGetErrorString` of 209, 35, 222, 803 and 804) and PyTorch word that an image does not
+/// fit the machine's GPU or driver, and what to do.
+const UNFIT: [(&str, &str); 6] = [
     (
         "no kernel image is available for execution on the device",
         "the image has no code for this GPU; take an image that is built for it",
     ),
     (
+        "The NVIDIA driver on your system is too old",
+        "the driver is older than the image's CUDA needs; upgrade it, or take an image with an older \
+         CUDA",
+    ),
+    (
         "CUDA driver version is insufficient for CUDA runtime version",
-        "the driver is older than the image's CUDA needs; upgrade it, or take an image with an older CUDA",
+        "the run got no driver, or one older than the image's CUDA needs; give it a GPU, upgrade the \
+         driver, or take an image with an older CUDA",
     ),
     (
         "the provided PTX was compiled with an unsupported toolchain",
-        "the image has code for this GPU only as PTX newer than the driver; upgrade the driver, or take \
-         an image that is built for this GPU",
+        "PTX newer than the driver had to be compiled; upgrade the driver, or take an image that is \
+         built for this GPU",
     ),
     (
         "system has unsupported display driver / cuda driver combination",
-        "the image's compat libraries are found before the driver's, which is no older; remove them \
-         from `LD_LIBRARY_PATH` and `/etc/ld.so.conf.d`",
+        "the image's compat libraries are found before the driver's, which is no older, or the driver \
+         was upgraded without a reboot; remove them from `LD_LIBRARY_PATH` and `/etc/ld.so.conf.d`, or \
+         reboot",
     ),
     (
         "forward compatibility was attempted on non supported HW",
@@ -141,26 +148,37 @@ const UNFIT: [(&str, &str); 5] = [
     ),
 ];
 
-/// With the next step in front, where CUDA's error is that the image does not fit the machine: what
-/// libtorch adds to an error takes many lines, of which a list shows the first. A program may have
-/// that error in its log only.
-fn unfit(failure: Failure, log: Option<&str>) -> Failure {
-    let has = |error: &str| {
-        let logged = log.is_some_and(|log| log.contains(error));
-        logged || failure.message.contains(error)
-    };
-    let Some((_, next)) = UNFIT.iter().find(|(error, _)| has(error)) else {
+/// With the next step in front where `words`, the failure's own or the end of its log, have CUDA's error
+/// that the image does not fit the machine: libtorch adds lines to an error, and a list shows the first.
+/// A failure that has another reason keeps it.
+fn unfit(failure: Failure, words: &str) -> Failure {
+    let may_be = matches!(
+        failure.reason,
+        Reason::Libtorch | Reason::ExitStatus | Reason::Crash | Reason::DeviceUnavailable
+    );
+    let mut known = UNFIT.iter().filter(|_| may_be);
+    let Some((_, next)) = known.find(|(error, _)| words.contains(error)) else {
         return failure;
     };
     Failure {
         reason: Reason::DeviceUnavailable,
         message: format!(
-            "{next}; `torchgauge images inspect` with --driver and --gpu checks an image without running \
-             it: {}",
+            "{next}; `{} images inspect` with --driver and --gpu checks an image without running it: {}",
+            protocol::program(),
             failure.message
         ),
         ..failure
     }
+}
+
+/// The last lines of a log, among which PyTorch's longest error of CUDA has room, without warnings,
+/// after which a program may have gone on.
+fn at_the_end(log: Option<&str>) -> String {
+    const LINES: usize = 10;
+    let lines = log.unwrap_or_default().lines().rev();
+    let lines = lines.filter(|line| !line.trim().is_empty()).take(LINES);
+    let lines: Vec<&str> = lines.filter(|line| !line.contains("Warning:")).collect();
+    lines.join("\n")
 }
 
 fn stage(results: &RankResults) -> Stage {
@@ -303,38 +321,58 @@ mod tests {
             None,
             "interrupted",
         );
-        let mut thrown = told(Reason::Libtorch);
-        if let Some(Err(failure)) = &mut thrown.ranks[0].end {
-            failure.message = format!("CUDA error: {}", UNFIT[0].0);
-        }
-        check(
-            &End::Exited(3),
-            &thrown,
-            None,
-            "device-unavailable Workload(Warmup) the image has no code for this GPU; take an image that \
-             is built for it; `torchgauge images inspect` with --driver and --gpu checks an image \
-             without running it: CUDA error: no kernel image is available",
-        );
-        check(
-            &End::Exited(1),
-            &nothing,
-            Some(
-                "RuntimeError: CUDA driver version is insufficient for CUDA runtime version\nbye\n",
-            ),
-            "device-unavailable Start the driver is older than the image's CUDA needs; upgrade it, or take \
-             an image with an older CUDA; ",
-        );
-        check(
-            &End::time_limit(Duration::from_secs(1)),
-            &nothing,
-            Some(UNFIT[0].0),
-            "time-limit Start longer than its limit of 1 s; raise `limits.time`, or take fewer steps",
-        );
         check(
             &End::hang(Duration::from_secs(9)),
             &nothing,
             None,
             "no event for 9 s",
         );
+    }
+
+    #[test]
+    fn an_image_that_does_not_fit_the_machine_is_named_with_what_to_do() {
+        let thrown = |reason: Reason, error: &str| {
+            let mut results = told(reason);
+            if let Some(Err(failure)) = &mut results.ranks[0].end {
+                failure.message = error.to_owned();
+            }
+            results
+        };
+        for (error, next) in UNFIT {
+            let expect = format!(
+                "device-unavailable Workload(Warmup) {next}; `cargo xtask images inspect` with --driver and \
+                 --gpu checks an image without running it: libtorch: CUDA error: {error}"
+            );
+            let error = format!("libtorch: CUDA error: {error}\nCompile with `TORCH_USE_CUDA_DSA`");
+            let results = thrown(Reason::Libtorch, &error);
+            check(&End::Exited(3), &results, None, &expect);
+        }
+        let nothing = Results {
+            fault: Some(Fault::Empty),
+            ..Results::of(1)
+        };
+        let error = UNFIT[0].0;
+        let log =
+            format!("RuntimeError: CUDA error: {error}\nFor debugging consider\nCompile with\n");
+        let expect = "device-unavailable Start the image has no code for this GPU; take an image";
+        check(&End::Exited(1), &nothing, Some(&log), expect);
+        // What failed for another reason keeps it, whatever the log has.
+        let memory = told(Reason::OutOfMemory);
+        let expect = "out-of-memory Workload(Warmup) tried to allocate 2 GiB";
+        check(&End::Exited(1), &memory, Some(&log), expect);
+        let limit = End::time_limit(Duration::from_secs(1));
+        check(&limit, &nothing, Some(&log), "time-limit Start longer");
+        let expect = "unreadable-results Exit the results file is empty";
+        check(&End::Exited(0), &nothing, Some(&log), expect);
+        let warned = format!(
+            "UserWarning: CUDA initialization: Error 803: {}\n",
+            UNFIT[4].0
+        );
+        let log = format!("{warned}FileNotFoundError: train.csv\n");
+        let expect = "exit-status Start ended with status 1; its log ends with: UserWarning";
+        check(&End::Exited(1), &nothing, Some(&log), expect);
+        let long_ago = format!("{error}\n{}", "step\n".repeat(20));
+        let expect = "exit-status Start ended with status 1";
+        check(&End::Exited(1), &nothing, Some(&long_ago), expect);
     }
 }

@@ -632,7 +632,7 @@ fn an_installed_program_gives_commands_by_its_own_name() {
     ];
     let (code, told) = installed(&home, &fit);
     assert_eq!(code, Some(2), "{told}");
-    insta::assert_snapshot!(told, @"error: `idle` has no scenario whose batch can be fitted; name a scenario that trains or serves (`torchgauge scenarios list` shows them)");
+    insta::assert_snapshot!(told, @"error: `idle` has no batch that can be fitted; name a scenario that trains or serves (`torchgauge scenarios list` shows them)");
     let (code, told) = installed(&home, &["report", "/no/cargo xtask"]);
     assert_eq!(code, Some(2), "{told}");
     insta::assert_snapshot!(told, @"error: cannot read /no/cargo xtask/session.json: No such file or directory (os error 2); is this the folder of a session?");

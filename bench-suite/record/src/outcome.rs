@@ -160,8 +160,8 @@ reasons! {
     NotCapturable, expected;
     /// Serving keeps its latency objective at no rate of arrivals.
     SloNotMet, expected;
-    /// There is no such device, or the image does not fit it or its driver.
-    DeviceUnavailable;
+    /// There is no such device, it lacks what was asked for, or the image does not fit it or its driver.
+    DeviceUnavailable, expected;
     /// An allocator setting did not take.
     SettingIgnored, expected;
     /// The workload cannot read its run file.

@@ -19,7 +19,7 @@ pub struct ShortWindow {
     pub seconds: f64,
     /// Coefficient of variation of the steps.
     pub coefficient_of_variation: f64,
-    /// The number of steps that would do; `None` where it is more than are worth it.
+    /// The number of steps that would do; `None` where it is more than is worthwhile.
     pub enough_steps: Option<u64>,
 }
 

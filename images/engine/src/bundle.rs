@@ -145,7 +145,7 @@ fn resolved(root: &Path, path: impl AsRef<Path>) -> io::Result<PathBuf> {
 
 /// Where a path leads in an image once every link in it was followed, which `link` reads: one that leads
 /// out of the root starts there again, as in a container. Nothing need be there. Neither paths that `link`
-/// gets nor the result have a leading slash; `None` where the links lead round.
+/// gets nor the result have a leading slash; `None` where the links form a loop.
 pub fn resolve(path: &Path, link: impl Fn(&Path) -> Option<PathBuf>) -> Option<PathBuf> {
     /// As many as Linux follows.
     const LINKS_MAX: usize = 40;

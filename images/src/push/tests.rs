@@ -207,11 +207,11 @@ fn refusal(error: &Error, registry: &Canned) -> String {
 /// A text with the port replaced, which is another one each time, and the blob's digest, which is the
 /// compressor's.
 fn of_any_port(text: &str, registry: &Canned) -> String {
-    let text = text.replace(&registry.port.to_string(), "PORT");
-    let Some((start, rest)) = text.split_once("sha256:") else {
-        return text;
+    let text = match text.split_once("sha256:") {
+        Some((start, rest)) => format!("{start}DIGEST{}", &rest[64..]),
+        None => text.to_owned(),
     };
-    format!("{start}DIGEST{}", &rest[64..])
+    text.replace(&registry.port.to_string(), "PORT")
 }
 
 /// By a clock that moves on when everything waits, so that a machine that is busy does not look like a

@@ -68,6 +68,7 @@ impl Cache {
         removed?;
         let what = match oldest.len() {
             0 => "all of it is in use".to_owned(),
+            1 => "removed the one used longest ago".to_owned(),
             count => format!("removed the {count} used longest ago"),
         };
         self.note(&format!(
@@ -318,7 +319,7 @@ mod tests {
         assert_eq!(left(folder.path()), ["wheels/1.whl", "wheels/2.whl"]);
         insta::assert_snapshot!(without_folder(&notes, folder.path()), @r"
         the cache took 0.0 GB of at most 0.0 GB (--cache-size): removed the 2 used longest ago; 0.0 GB remain
-        the cache took 0.0 GB of at most 0.0 GB (--cache-size): removed the 1 used longest ago; 0.0 GB remain
+        the cache took 0.0 GB of at most 0.0 GB (--cache-size): removed the one used longest ago; 0.0 GB remain
         ");
     }
 

@@ -36,7 +36,7 @@ pub(super) fn table(verdicts: &Verdicts) -> Option<(Vec<Block>, bool)> {
     let table = Table::of(steps.into_iter().map(row).collect())?;
     let method = "From nothing to the first measured step, in order. Times of a step are those of the \
                   typical cell, the geometric mean over all, and get one verdict together. A step that \
-                  is not known of both is left out. This fails no gate.";
+                  is not known of both is left out. No gate fails on it.";
     let blocks = vec![Block::Table(table), Block::Method(method.to_owned())];
     Some((blocks, has_changed))
 }

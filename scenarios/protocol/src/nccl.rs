@@ -224,6 +224,7 @@ mod tests {
         ] {
             assert_eq!(read(json), Err(expect));
         }
-        assert!(read("[1]").is_err());
+        let expect = "expected settings such as ALGO:Ring, or a map of them";
+        assert_eq!(read("[1]"), Err(expect.to_owned()));
     }
 }

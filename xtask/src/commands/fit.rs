@@ -149,7 +149,7 @@ fn ended(fit: &Fit) -> Result<()> {
 
 fn nothing_to_fit(scenario: &str) -> Error {
     Error::Input(format!(
-        "`{scenario}` has no scenario whose batch can be fitted; name a scenario that trains or serves \
+        "`{scenario}` has no batch that can be fitted; name a scenario that trains or serves \
          (`{} scenarios list` shows them)",
         protocol::program()
     ))

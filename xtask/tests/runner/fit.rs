@@ -110,7 +110,10 @@ fn what_is_no_want_of_memory_is_told() {
         "--engine=mock:",
     ]);
     assert_eq!(code, 2, "{text}");
-    assert!(text.contains("`idle` has nothing with a batch"), "{text}");
+    assert!(
+        text.contains("`idle` has no batch that can be fitted"),
+        "{text}"
+    );
     // On the CPU a plain process has no wall to run against.
     let (code, text) = xtask(&[
         "fit",

@@ -357,7 +357,7 @@ fn what_slurm_cannot_do_names_the_key_and_leaves_no_job() {
     }
     assert_eq!(home.queue("i"), "");
     let text = home
-        .on_slurm("m", "", "account: team\nqos: one", "--blocks 3")
+        .on_slurm("m", "", "account: team\nqos: one", "--blocks 5")
         .ends_with(2);
     for expected in ["QOSMaxSubmitJobPerUserLimit", "fewer --blocks"] {
         assert!(text.contains(expected), "{text}");

@@ -293,7 +293,7 @@ fn a_ledger_is_looked_at_accepted_and_refused() {
     accept(
         &["--why", "x", "--cell", "other"],
         2,
-        "expected speed.csv · value",
+        "expected one of speed.csv · value",
     );
     accept(&["--why", "wanted"], 0, "accepted by ada: wanted");
     home.check(&gate, 0, "1 entry is accepted");

@@ -64,7 +64,7 @@ impl Entry {
         if !whole && !self.series.iter().any(|change| acceptance.is_for(change)) {
             let series: Vec<String> = self.series.iter().map(Change::name).collect();
             return refused(format!(
-                "{}: the acceptance fits none of the entry's series; expected {}",
+                "{}: the acceptance fits none of the entry's series; expected one of {}",
                 self.id,
                 names(&series)
             ));

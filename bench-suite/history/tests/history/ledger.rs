@@ -190,7 +190,7 @@ fn accepting_one_cell_touches_no_other() {
         ..accepted("ada")
     };
     let wrong = ledger.accept(&id, of("nosuch")).expect_err("fits nothing");
-    insta::assert_snapshot!(wrong, @"Rfb4fdf3f: the acceptance fits none of the entry's series; expected a · throughput_samples_per_second, bb · throughput_samples_per_second");
+    insta::assert_snapshot!(wrong, @"Rfb4fdf3f: the acceptance fits none of the entry's series; expected one of a · throughput_samples_per_second, bb · throughput_samples_per_second");
     ledger.accept(&id, of("a")).expect("fits");
     let entry = ledger.entry(&id).expect("known");
     assert_eq!(entry.state(moment(61)), State::Open);

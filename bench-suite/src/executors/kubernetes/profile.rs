@@ -59,7 +59,8 @@ impl Profile {
         let mut profile: Self = document.parse()?;
         let wrong = |key: &str, message: &str| Err(document.top().key(key).error(message, None));
         if profile.version != 1 {
-            return wrong("version", "unknown; expected 1");
+            let found = profile.version;
+            return wrong("version", &format!("{found} is unknown; expected 1"));
         }
         if profile.gpus > 0 && profile.resources.contains_key("nvidia.com/gpu") {
             return wrong(
@@ -148,7 +149,7 @@ mod tests {
         ]
         .map(|text| read(text).unwrap_err());
         insta::assert_snapshot!(refusals.join("\n"), @r"
-        p.yaml:1:10: version: unknown; expected 1
+        p.yaml:1:10: version: 2 is unknown; expected 1
         p.yaml:1:1: (top level): the key `program` is missing; add it to the keys here
         p.yaml:3:1: namespcae: unknown key `namespcae`; expected one of version, program, context, namespace, gpus, resources, labels, node_selector, tolerations, queue, priority_class, runtime_class, image_pull_secrets, time, start_within, engine; did you mean `namespace`?
         p.yaml:3:7: time: the wrong kind of value: the number 90; expected a time with its unit, from 1ms to 7d, such as 90s or 5min

@@ -67,7 +67,8 @@ impl Profile {
             Err(document.error_at(&KeyPath::root().key(key), message, None))
         };
         if profile.version != 1 {
-            return wrong("version", "unknown; expected 1".to_owned());
+            let found = profile.version;
+            return wrong("version", format!("{found} is unknown; expected 1"));
         }
         if let Some(time) = &profile.time
             && seconds(time).is_none_or(|time| time.is_zero())
@@ -219,7 +220,7 @@ mod tests {
         ]
         .map(|text| read(text).unwrap_err());
         insta::assert_snapshot!(refusals.join("\n"), @r"
-        p.yaml:1:10: version: unknown; expected 1
+        p.yaml:1:10: version: 2 is unknown; expected 1
         p.yaml:2:1: partitoin: unknown key `partitoin`; expected one of version, partition, account, qos, gres, constraint, time, extra, engine, program; did you mean `partition`?
         p.yaml:2:7: time: `0` is no time limit of Slurm; expected such as 90 (minutes), 01:30:00 or 1-12
         p.yaml:2:7: time: `2h` is no time limit of Slurm; expected such as 90 (minutes), 01:30:00 or 1-12
